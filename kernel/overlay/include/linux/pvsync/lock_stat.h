@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_LOCK_STAT_H
+#define _LINUX_PVSYNC_LOCK_STAT_H
+
+/*
+ * Events of the pvsync locks, as in Table 1 of the preemptable ticket
+ * spinlock paper. Compiled out without CONFIG_PVSYNC_LOCK_STAT; with it, a
+ * no-op instruction in the fast path until counting is switched on.
+ *
+ * Waiters are told from owners by the held bit of the lock word: a lock that
+ * somebody waits long for although it is not held was released to a waiter
+ * that does not run.
+ */
+
+#include <linux/types.h>
+
+enum pvsync_counter {
+#define PVSYNC_COUNTER(name, about)	PVSYNC_##name,
+#include <linux/pvsync/counters.h>
+#undef PVSYNC_COUNTER
+	PVSYNC_NR_COUNTERS
+};
+
+#ifdef CONFIG_PVSYNC_LOCK_STAT
+
+#include <linux/jump_label.h>
+
+DECLARE_STATIC_KEY_FALSE(pvsync_lock_stat_key);
+extern u32 pvsync_stall_spins;
+void __pvsync_count(enum pvsync_counter counter);
+
+static __always_inline bool pvsync_lock_stat_on(void)
+{
+	return static_branch_unlikely(&pvsync_lock_stat_key);
+}
+
+static __always_inline void pvsync_count(enum pvsync_counter counter)
+{
+	if (pvsync_lock_stat_on())
+		__pvsync_count(counter);
+}
+
+/**
+ * pvsync_count_spin - note one iteration of a waiting loop
+ * @spins: iterations of this wait so far, advanced by one
+ * @held: the lock was held when this iteration looked
+ *
+ * A wait becomes a stall when it reaches the threshold, so that it is counted
+ * once however long it lasts.
+ *
+ * Context: any, NMI included.
+ */
+static __always_inline void pvsync_count_spin(u32 *spins, bool held)
+{
+	if (pvsync_lock_stat_on() && ++*spins == READ_ONCE(pvsync_stall_spins))
+		__pvsync_count(held ? PVSYNC_lock_stalls_holder :
+				      PVSYNC_lock_stalls_waiter);
+}
+
+#else
+
+static __always_inline bool pvsync_lock_stat_on(void)
+{
+	return false;
+}
+
+static __always_inline void pvsync_count(enum pvsync_counter counter)
+{
+}
+
+static __always_inline void pvsync_count_spin(u32 *spins, bool held)
+{
+}
+
+#endif /* CONFIG_PVSYNC_LOCK_STAT */
+
+#endif /* _LINUX_PVSYNC_LOCK_STAT_H */

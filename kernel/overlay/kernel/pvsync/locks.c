@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Choice of the spinlock algorithm at boot, and the timeout of the preemptable
+ * ticket lock.
+ *
+ * A contended lock calls its slow path through pv_ops, which the alternatives
+ * turn into a direct call before a second CPU is up. Choosing an algorithm is
+ * setting that pointer while early parameters are parsed: there is one CPU,
+ * interrupts are off, and so no lock can be contended yet.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/init.h>
+#include <linux/jump_label.h>
+#include <linux/kernel.h>
+#include <linux/math64.h>
+#include <linux/sched/clock.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+
+#include <asm/paravirt.h>
+#include <asm/qspinlock.h>
+
+#include <linux/pvsync/pmt_lock.h>
+
+#include "locks.h"
+
+typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
+
+/**
+ * struct lock_choice - an algorithm that pvsync.lock= can name
+ * @name: value of the parameter
+ * @slowpath: what a contended lock calls; NULL leaves the kernel's own
+ */
+struct lock_choice {
+	const char	*name;
+	slowpath_fn	slowpath;
+};
+
+static const struct lock_choice lock_choices[] __initconst = {
+	{ "qspinlock",	NULL },
+	{ "tas",	NULL },
+	{ "ticket",	pvsync_ticket_lock_slowpath },
+	{ "pmt",	pvsync_pmt_lock_slowpath },
+#ifdef CONFIG_PVSYNC_BUSTED
+	{ "busted",	pvsync_busted_lock_slowpath },
+#endif
+};
+
+static unsigned int chosen __initdata;
+static bool nopvspin_given __initdata;
+
+/* pvsync.tau= in nanoseconds, or one of these. */
+#define TAU_AUTO	(-1LL)
+#define TAU_INF		(-2LL)
+
+static long long tau_ns __initdata = TAU_AUTO;
+
+/*
+ * The paper's tau is about 2 us, "slightly larger than typical lock holding
+ * time" (section 4.2). Lock holding times grow with the cost of kernel code, so
+ * on slower machines, an emulated one above all, or with debugging compiled in,
+ * the default keeps the ratio: as long as that many short critical sections
+ * (an allocation and its release, 40 ns on the processors that the paper's
+ * figure is for).
+ */
+#define TAU_DEFAULT_NS	2000U
+#define TAU_SECTIONS	(TAU_DEFAULT_NS / 40)
+
+static int __init parse_lock(char *arg)
+{
+	unsigned int i;
+
+	for (i = 0; arg && i < ARRAY_SIZE(lock_choices); i++) {
+		const struct lock_choice *choice = &lock_choices[i];
+
+		if (strcmp(arg, choice->name))
+			continue;
+		/*
+		 * KVM's and Xen's own choices would come later and win. The
+		 * last pvsync.lock= counts, and nopvspin keeps its meaning.
+		 */
+		if (chosen && !i)
+			nopvspin = nopvspin_given;
+		if (!chosen && i)
+			nopvspin_given = nopvspin;
+		if (i)
+			nopvspin = true;
+		chosen = i;
+		pv_ops.lock.queued_spin_lock_slowpath =
+			choice->slowpath ?: native_queued_spin_lock_slowpath;
+		return 0;
+	}
+	pr_warn("pvsync.lock=%s is not known, spinlocks stay as they are; use qspinlock, tas, ticket or pmt\n",
+		arg ?: "");
+	return 0;
+}
+early_param("pvsync.lock", parse_lock);
+
+static int __init parse_tau(char *arg)
+{
+	unsigned int ns;
+
+	if (arg && !strcmp(arg, "inf"))
+		tau_ns = TAU_INF;
+	else if (arg && !kstrtouint(arg, 10, &ns))
+		tau_ns = ns;
+	else
+		pr_warn("pvsync.tau=%s is not a number of nanoseconds nor inf, the default stays\n",
+			arg ?: "");
+	return 0;
+}
+early_param("pvsync.tau", parse_tau);
+
+static void __init pause_once(struct qspinlock *lock)
+{
+	atomic_read(&lock->val);
+	cpu_relax();
+}
+
+static void __init section_once(struct qspinlock *lock)
+{
+	queued_spin_lock(lock);
+	kfree(kmalloc(128, GFP_NOWAIT));
+	queued_spin_unlock(lock);
+}
+
+/*
+ * Cost of one call of @fn in picoseconds: the least of some rounds, so that an
+ * interrupt or a preemption of this vCPU in one of them does not count.
+ */
+static u64 __init cost_ps(void (*fn)(struct qspinlock *lock))
+{
+	const unsigned int rounds = 8, calls = 256;
+	struct qspinlock lock = __ARCH_SPIN_LOCK_UNLOCKED;
+	u64 least = U64_MAX;
+	unsigned int round, i;
+
+	for (round = 0; round < rounds; round++) {
+		unsigned long flags;
+		u64 start;
+
+		local_irq_save(flags);
+		start = sched_clock();
+		for (i = 0; i < calls; i++)
+			fn(&lock);
+		least = min(least, sched_clock() - start);
+		local_irq_restore(flags);
+	}
+	return max(div_u64(least * 1000, calls), 1ULL);
+}
+
+static void __init set_tau(void)
+{
+	u64 pause_ps = cost_ps(pause_once);
+	u64 section_ps = cost_ps(section_once);
+	u64 ns = tau_ns, spins;
+
+	if (tau_ns == TAU_INF) {
+		WRITE_ONCE(pvsync_tau_spins, PVSYNC_TAU_INF);
+		pr_info("tau is infinite, preemptable ticket locks are ticket locks\n");
+		return;
+	}
+	if (tau_ns == TAU_AUTO)
+		ns = max_t(u64, TAU_DEFAULT_NS,
+			   div_u64(section_ps * TAU_SECTIONS, 1000));
+
+	/* Not zero spins unless asked for: that would be a plain spinlock. */
+	spins = ns ? max(div64_u64(ns * 1000, pause_ps), 1ULL) : 0;
+	spins = min_t(u64, spins, PVSYNC_TAU_INF - 1);
+	WRITE_ONCE(pvsync_tau_spins, spins);
+	pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps)\n",
+		ns, spins, pause_ps, section_ps);
+}
+
+/* Before the second CPU starts, hence before the first contended lock. */
+static int __init pvsync_locks_init(void)
+{
+	const struct lock_choice *choice = &lock_choices[chosen];
+
+	if (!strcmp(choice->name, "tas")) {
+		/* The kernel's own test-and-set lock, for any machine. */
+		static_branch_enable(&virt_spin_lock_key);
+	} else if (choice->slowpath) {
+		if (pv_ops.lock.queued_spin_lock_slowpath != choice->slowpath) {
+			pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
+				choice->name);
+			return 0;
+		}
+		set_tau();
+	}
+	pr_info("spinlocks: %s\n", choice->name);
+	return 0;
+}
+early_initcall(pvsync_locks_init);
