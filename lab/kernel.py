@@ -232,11 +232,35 @@ def _prepared(
         raise _ChangedError
     for offset in result.offsets:
         progress.say(f"offset: {offset}")
+    _seed(job)
     with make.guarded(job.objects):
         name = f"kernel {job.variant.name}"
         run = make.Make(job.tree, job.objects, job.log, LOCALVERSION, name)
         _configure(job, run)
         yield run, result
+
+
+def _seed(job: _Job) -> None:
+    """Start a new variant's build folder from another variant's of the same source tree.
+
+    The kernel's build then compiles only what the difference in configuration
+    reaches.
+    """
+    if job.objects.exists():
+        return
+    others = [
+        other
+        for other in job.work.glob("obj-*")
+        if (other / "vmlinux").exists()
+        and not (other / make.BUILDING).exists()
+        and (other / "source").resolve() == job.tree.resolve()
+    ]
+    if others:
+        latest = max(others, key=lambda other: (other / "vmlinux").stat().st_mtime)
+        fresh = job.objects.with_name(f"{job.objects.name}.new")
+        content.remove(fresh)
+        tools.run(["cp", "--archive", "--reflink=auto", str(latest), str(fresh)])
+        fresh.rename(job.objects)
 
 
 def _build(job: _Job, out: Path, progress: Progress) -> None:

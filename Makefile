@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+DURATION ?= 600
+LISTS := $(wildcard lab/packages.txt tests/packages.txt)
+
+help:
+	@echo 'make demo             packages, kernel, lab, a first comparison, table and report'
+	@echo 'make test             everything that CI checks; ends with N passed, N failed'
+	@echo 'make soak DURATION=N  the long checks, about N seconds for each; $(DURATION) by default'
+	@echo 'make deps             install the Debian packages that are missing'
+	@echo 'make lint             ruff and mypy only'
+	@echo './pvsync --help       everything else: build, list, run, report, shell, series'
+
+deps:
+	@lab/deps.sh $(LISTS)
+
+demo: deps
+	@./pvsync build
+	@./pvsync run demo
+
+test: deps
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py
+
+soak: deps
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py --soak $(DURATION)
+
+lint: deps
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py --only ruff,mypy
+
+.PHONY: help deps demo test soak lint

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line. Only this module prints errors and sets exit statuses:
+
+0 all valid, 1 a run was invalid or something failed, 2 wrong usage,
+130 interrupted.
+"""
+
+import io
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lab import config, paths
+from lab.errors import LabError, UsageError
+from lab.model import Experiment
+from lab.progress import Progress, shown
+
+if TYPE_CHECKING:
+    from lab.images import Images
+    from lab.runner import Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130
+PACKAGES_FILE = "guest-packages.txt"
+LIST_WIDTH = 160
+"""Of listings that go to a pipe or a file."""
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """a,b,c"""
+
+    name = "a,b,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in value.split(","))
+        if value and not all(names):
+            self.fail(f"'{value}' has an empty name in it", param, ctx)
+        return names if value else ()
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """1,2,3"""
+
+    name = "1,2,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"'{value}' is no list of numbers such as 1,2,3", param, ctx)
+
+
+DIRECTORY = click.Path(path_type=Path)
+BACKENDS = click.Choice(["auto", "tcg", "kvm", "local"])
+
+
+def kernel_options(command: F) -> F:
+    """Options of everything that needs a kernel and images."""
+    for option in (
+        click.option("--tree", type=DIRECTORY, envvar="PVSYNC_TREE",
+                     help="Another Linux 6.12.y: a folder or a tarball."),
+        click.option("--guest-packages", type=Names(),
+                     help="Debian packages to have in the guests; remembered."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def group() -> None:
+    """Compare what keeps multi-vCPU guests going when the host has too few CPUs."""
+
+
+@group.command("list")
+def list_command() -> None:
+    """Experiments, schemes and workloads."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = LIST_WIDTH
+    experiments = [
+        (e.name, e.about, f"{', '.join(s.label for s in e.schemes)}; VMs {_join(e.vms)}")
+        for e in config.experiments().values()
+    ]
+    console.print(_listing("Experiments", ("name", "about", "schemes"), experiments))
+    schemes = [
+        (s.name, s.about, " ".join((*s.guest, *(f"{k}={v}" for k, v in s.host.items()))))
+        for s in config.schemes().values()
+        if not s.test_only
+    ]
+    console.print(_listing("Schemes", ("name", "about", "parameters"), schemes))
+    workloads = [
+        (w.name, w.about, f"{w.metric} ({w.unit}), {w.better} is better")
+        for w in config.workloads().values()
+    ]
+    console.print(_listing("Workloads", ("name", "about", "figure"), workloads))
+
+
+def _listing(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for index, name in enumerate(head):
+        table.add_column(name, no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*(Text(text) for text in row))
+    return table
+
+
+@group.command()
+@kernel_options
+def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
+    """Kernel, emulator and images, unless the cache has them."""
+    from lab import images
+
+    packages = remembered_packages(guest_packages)
+    with shown() as progress:
+        files = images.prepare("lab", tree, packages, progress)
+    click.echo(f"Ready: kernel {files.kernel}, QEMU {files.qemu}.")
+
+
+@group.command()
+@click.argument("experiment")
+@click.option("--schemes", type=Names(), help="Schemes; the first is the baseline.")
+@click.option("--vms", type=Counts(), help="Numbers of VMs at a time.")
+@click.option("--vcpus", type=int, help="vCPUs of each guest.")
+@click.option("--pcpus", type=int, help="CPUs of the host.")
+@click.option("--reps", type=int, help="Valid runs a cell in one host boot.")
+@click.option("--boots", type=int, help="Host boots.")
+@click.option("--max-repeats", type=int, help="How often an invalid run is repeated.")
+@click.option("--guest-mem", type=int, help="MiB of each guest.")
+@click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
+@click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
+@click.option("--timeout", type=float, help="Seconds that one run may take.")
+@click.option("--backend", type=BACKENDS, default="auto", show_default=True,
+              help="What plays the KVM host.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
+@click.option("--out", type=DIRECTORY, help="Result directory; results/NAME-TIME by default.")
+@click.option("--resume", type=DIRECTORY, help="Continue in this result directory.")
+@click.option("--dry-run", is_flag=True, help="Print what would run, and stop.")
+@kernel_options
+def run(
+    experiment: str,
+    backend: str,
+    seed: int,
+    out: Path | None,
+    resume: Path | None,
+    dry_run: bool,
+    tree: Path | None,
+    guest_packages: tuple[str, ...] | None,
+    **changes: Any,
+) -> None:
+    """Run EXPERIMENT (a name from the list, or a .toml file) and report."""
+    from lab import runner
+
+    chosen = config.experiment(experiment, _overrides(**changes))
+    if resume and out:
+        raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
+    if resume:
+        check_resume(resume, chosen, backend)
+    if dry_run:
+        for line in runner.dry_run(chosen, backend=backend, seed=seed):
+            click.echo(line)
+        return
+    directory = resume or out or _new_directory(chosen.name)
+    if not resume and _in_use(directory):
+        raise UsageError(
+            f"{directory} exists: continue there with --resume {directory}, or name another."
+        )
+    options = runner.Options(
+        backend=backend,
+        seed=seed,
+        tree=tree,
+        packages=(*remembered_packages(guest_packages), *config.guest_packages(chosen)),
+        resume=resume is not None,
+        command=("./pvsync", *sys.argv[1:]),
+    )
+    try:
+        with shown() as progress:
+            files = _same_files(resume, chosen, options, progress) if resume else None
+            runner.run(chosen, directory, options, progress, files)
+    except KeyboardInterrupt:
+        if (directory / "manifest.json").exists():
+            again = resume_line(sys.argv[1:], directory)
+            click.echo(f"\nInterrupted. Continue with: {again}", err=True)
+            sys.exit(INTERRUPTED)
+        raise
+    _report(directory)
+
+
+def _overrides(cmd: str | None, timeout: float | None, **changes: Any) -> config.Overrides:
+    if cmd is not None and changes["workloads"] is not None:
+        raise UsageError("Give --workload or --cmd, not both.")
+    return config.Overrides(command=cmd, timeout_s=timeout, **changes)
+
+
+def _in_use(directory: Path) -> bool:
+    if not directory.exists():
+        return False
+    return not directory.is_dir() or any(directory.iterdir())
+
+
+def _new_directory(name: str) -> Path:
+    return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+
+
+def check_resume(directory: Path, experiment: Experiment, backend: str = "auto") -> None:
+    """UsageError unless the directory was begun with this very experiment."""
+    from lab import backend as backends
+    from lab import parse
+
+    begun = parse.manifest(directory)
+    wanted = {
+        "experiment": experiment.name,
+        "schemes": experiment.schemes,
+        "workloads": experiment.workloads,
+        "vms": experiment.vms,
+        "vcpus": experiment.vcpus,
+        "pcpus": experiment.pcpus,
+        "reps": experiment.reps,
+        "boots": experiment.boots,
+        "backend": backends.choose(backend),
+    }
+    different = [key for key, value in wanted.items() if getattr(begun, key) != value]
+    if different:
+        raise UsageError(
+            f"{directory} was begun with other {', '.join(different)}: resume it with the"
+            f" command it was begun with ({shlex.join(begun.command)})."
+        )
+
+
+def _same_files(
+    directory: Path, experiment: Experiment, options: "Options", progress: Progress
+) -> "Images":
+    """The images to go on with; UsageError when they are not those it was begun with."""
+    from lab import images, parse
+
+    begun = parse.manifest(directory)
+    files = images.prepare(experiment.variant, options.tree, options.packages, progress)
+    pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu))
+    for what, then, now in pairs:
+        if then != now:
+            raise UsageError(
+                f"{directory} was begun with {what} {then} and this is {now}: start a new"
+                " directory, for the two must not be mixed."
+            )
+    return files
+
+
+def resume_line(arguments: list[str], directory: Path) -> str:
+    """The command that goes on: the same, with --resume in place of --out."""
+    kept, skip = [], False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in ("--out", "--resume"):
+            skip = True
+        elif not argument.startswith(("--out=", "--resume=")):
+            kept.append(argument)
+    return shlex.join(["./pvsync", *kept, "--resume", str(directory)])
+
+
+def remembered_packages(given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Extra guest packages: those given now, or the last that were given."""
+    from lab.userland import check_packages
+
+    file = paths.cache_dir() / PACKAGES_FILE
+    if given is not None:
+        given = check_packages(given)
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        new.write_text("\n".join(given))
+        new.replace(file)
+    return tuple(file.read_text().split()) if file.exists() else ()
+
+
+@group.command()
+@click.argument("directory", type=DIRECTORY, metavar="DIR")
+def report(directory: Path) -> None:
+    """Table, summary.json and report.html of DIR, from its raw logs."""
+    _report(directory)
+
+
+def _report(directory: Path) -> None:
+    from lab import report as reporter
+    from lab import table
+
+    summary = reporter.make(directory)
+    console = Console(highlight=False)
+    if not console.is_terminal or console.width < table.least_width(summary):
+        click.echo(table.as_text(summary), nl=False)
+    else:
+        for part in table.render(summary):
+            console.print(part)
+    click.echo(f"Report: {directory / 'report.html'}")
+    if not summary.valid:
+        sys.exit(1)
+
+
+@group.command()
+@click.argument("where", type=click.Choice(["host", "guest"]), default="guest")
+@click.option("--scheme", default="pvqspinlock", show_default=True, help="Of the guest.")
+@click.option("--vcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
+@click.option("--pcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
+@click.option("--backend", type=BACKENDS, default="auto", show_default=True)
+@kernel_options
+def shell(
+    where: str, scheme: str, vcpus: int, pcpus: int, backend: str, tree: Path | None,
+    guest_packages: tuple[str, ...] | None,
+) -> None:
+    """A console inside the host or a guest."""
+    (chosen,) = config.select_schemes([scheme])
+    from lab import shell as console
+
+    packages = remembered_packages(guest_packages)
+    console.run(where, chosen, vcpus=vcpus, pcpus=pcpus, backend=backend, tree=tree,
+                packages=packages)
+
+
+def _join(numbers: tuple[int, ...]) -> str:
+    return ", ".join(str(number) for number in numbers)
+
+
+def _add_series() -> None:
+    from lab.series_cli import group as series_group
+
+    group.add_command(series_group)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    sys.exit(_guarded())
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """End as on Ctrl-C, so that machines are stopped and files are whole."""
+    raise KeyboardInterrupt
+
+
+def _guarded() -> int:
+    try:
+        _add_series()
+        group.main(prog_name="pvsync", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except click.ClickException as error:
+        return _say(error.format_message(), 2)
+    except LabError as error:
+        return _say(str(error), 2 if isinstance(error, UsageError) else 1)
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _say(f"{where}{error.strerror or error}", 1)
+    return 0
+
+
+def _say(message: str, status: int) -> int:
+    message = message.removesuffix("?.") + "?" if message.endswith("?.") else message
+    end = "" if message.endswith((".", "?", "!")) else "."
+    print(f"pvsync: {message}{end}", file=sys.stderr)
+    return status

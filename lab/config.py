@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Read schemes, workloads and experiments from TOML into the classes of `model`.
+
+    lab/schemes.toml            one table per scheme
+    lab/workloads/<name>.toml   one workload
+    lab/experiments/<name>.toml one experiment; a path to a .toml file works too
+
+Everything wrong with them is a UsageError of one sentence that names the file,
+the key and, where there are some, the valid choices.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from lab import paths
+from lab.decode import DecodeError, decode, suggest
+from lab.errors import UsageError
+from lab.model import Experiment, Scheme, Workload
+
+T = TypeVar("T")
+
+SCHEMES = paths.LAB / "schemes.toml"
+WORKLOADS = paths.LAB / "workloads"
+EXPERIMENTS = paths.LAB / "experiments"
+TEST_VARIANT = "test"
+COMMAND_TIMEOUT_S = 600.0
+MAX_VMS = 64
+MAX_CPUS = 4096
+
+
+@dataclass(frozen=True)
+class _ExperimentFile:
+    """An experiment as it stands in TOML: schemes and workloads by name."""
+
+    about: str
+    schemes: tuple[str, ...]
+    workloads: tuple[str, ...]
+    vms: tuple[int, ...]
+    vcpus: int
+    pcpus: int
+    reps: int
+    boots: int
+    guest_mem: int = 256
+    max_repeats: int = 3
+    variant: str = "lab"
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line changes in an experiment; None leaves it as it is."""
+
+    schemes: tuple[str, ...] | None = None
+    workloads: tuple[str, ...] | None = None
+    command: str | None = None
+    timeout_s: float | None = None
+    vms: tuple[int, ...] | None = None
+    vcpus: int | None = None
+    pcpus: int | None = None
+    reps: int | None = None
+    boots: int | None = None
+    guest_mem: int | None = None
+    max_repeats: int | None = None
+
+
+def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
+    """All schemes by name, in the file's order."""
+    found = {}
+    for name, table in _read(file).items():
+        if not isinstance(table, Mapping):
+            raise UsageError(f"{_short(file)}: '{name}' must be a table, [{name}].")
+        found[name] = _decode(Scheme, {**table, "name": name, "label": name}, file, name)
+    return found
+
+
+def workloads(folder: Path = WORKLOADS) -> dict[str, Workload]:
+    """All workloads by name."""
+    return {file.stem: _workload(file) for file in sorted(folder.glob("*.toml"))}
+
+
+def experiments(folder: Path = EXPERIMENTS) -> dict[str, Experiment]:
+    """All experiments by name."""
+    return {file.stem: experiment(str(file)) for file in sorted(folder.glob("*.toml"))}
+
+
+def experiment(name: str, change: Overrides | None = None) -> Experiment:
+    """The experiment of that name, or in that file, with the changes applied."""
+    file = _find_experiment(name)
+    raw = _decode(_ExperimentFile, _read(file), file)
+    change = change or Overrides()
+    if change.command is not None:
+        chosen: tuple[Workload, ...] = (command_workload(change.command, change.timeout_s),)
+    else:
+        names = _first(change.workloads, raw.workloads)
+        chosen = tuple(_pick(n, workloads(), "workload", _source(change.workloads, file))
+                       for n in names)
+        if change.timeout_s is not None:
+            chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
+    picked = select_schemes(_first(change.schemes, raw.schemes), _source(change.schemes, file))
+    result = Experiment(
+        name=file.stem,
+        about=raw.about,
+        schemes=picked,
+        workloads=chosen,
+        vms=_first(change.vms, raw.vms),
+        vcpus=_first(change.vcpus, raw.vcpus),
+        pcpus=_first(change.pcpus, raw.pcpus),
+        reps=_first(change.reps, raw.reps),
+        boots=_first(change.boots, raw.boots),
+        guest_mem=_first(change.guest_mem, raw.guest_mem),
+        max_repeats=_first(change.max_repeats, raw.max_repeats),
+        variant=_variant(raw.variant, picked),
+    )
+    _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
+    return result
+
+
+def select_schemes(names: Iterable[str], source: str = "--schemes") -> tuple[Scheme, ...]:
+    """Schemes by name; the second of the same name gets the label "name:2"."""
+    known, seen, picked = schemes(), dict[str, int](), list[Scheme]()
+    for name in names:
+        scheme = _pick(name, known, "scheme", source)
+        seen[name] = seen.get(name, 0) + 1
+        label = name if seen[name] == 1 else f"{name}:{seen[name]}"
+        picked.append(replace(scheme, label=label))
+    return tuple(picked)
+
+
+def command_workload(command: str, timeout_s: float | None = None) -> Workload:
+    """The workload of `--cmd`: its figure is the command's elapsed seconds."""
+    if not command.strip():
+        raise UsageError("--cmd needs a command, for example --cmd 'make -j2'.")
+    return Workload(
+        name="cmd",
+        about=f"the command: {command}",
+        command=command,
+        metric="elapsed",
+        unit="s",
+        better="lower",
+        pattern="",
+        timeout_s=COMMAND_TIMEOUT_S if timeout_s is None else timeout_s,
+    )
+
+
+def guest_packages(experiment: Experiment) -> tuple[str, ...]:
+    """Debian packages that the experiment's workloads need in the guests."""
+    wanted = {package for workload in experiment.workloads for package in workload.packages}
+    return tuple(sorted(wanted))
+
+
+def _workload(file: Path) -> Workload:
+    workload = _decode(Workload, {**_read(file), "name": file.stem}, file)
+    where = _short(file)
+    if workload.pattern:
+        try:
+            groups = re.compile(workload.pattern).groupindex
+        except re.error as error:
+            raise UsageError(f"{where}: pattern is no regular expression: {error}.") from None
+        if "value" not in groups:
+            raise UsageError(f"{where}: pattern needs a group (?P<value>...).")
+    elif workload.better != "lower":
+        raise UsageError(f"{where}: an empty pattern means elapsed time: better = 'lower'.")
+    if not workload.command.strip():
+        raise UsageError(f"{where}: command is empty.")
+    if not workload.timeout_s > 0:
+        raise UsageError(f"{where}: timeout_s must be above 0.")
+    return workload
+
+
+def _find_experiment(name: str) -> Path:
+    if name.endswith(".toml"):
+        file = Path(name)
+        if not file.is_file():
+            raise UsageError(f"There is no file {name}.")
+        return file
+    known = [file.stem for file in sorted(EXPERIMENTS.glob("*.toml"))]
+    if name not in known:
+        raise UsageError(
+            f"There is no experiment '{name}'{suggest(name, known)} (known: {', '.join(known)})."
+        )
+    return EXPERIMENTS / f"{name}.toml"
+
+
+def _pick(name: str, known: Mapping[str, T], kind: str, source: str) -> T:
+    if name not in known:
+        shown = [n for n, value in known.items() if not getattr(value, "test_only", False)]
+        raise UsageError(
+            f"{source}: there is no {kind} '{name}'{suggest(name, known)}"
+            f" (known: {', '.join(shown)})."
+        )
+    return known[name]
+
+
+def _variant(variant: str, picked: tuple[Scheme, ...]) -> str:
+    """A scheme for tests only brings the test build of the kernel with it."""
+    if variant == "lab" and any(scheme.test_only for scheme in picked):
+        return TEST_VARIANT
+    return variant
+
+
+def _check(experiment: Experiment, where: str) -> None:
+    for key in ("schemes", "workloads", "vms"):
+        if not getattr(experiment, key):
+            raise UsageError(f"{where}: {key} must name at least one.")
+    if len(set(experiment.vms)) != len(experiment.vms):
+        raise UsageError(f"{where}: vms lists a number twice.")
+    names = [workload.name for workload in experiment.workloads]
+    if len(set(names)) != len(names):
+        raise UsageError(f"{where}: workloads lists a name twice.")
+    limits = {"vcpus": (1, MAX_CPUS), "pcpus": (1, MAX_CPUS), "reps": (1, 10_000),
+              "boots": (1, 10_000), "guest_mem": (64, 1 << 20), "max_repeats": (0, 100)}
+    for key, (least, most) in limits.items():
+        _within(getattr(experiment, key), least, most, f"{where}: {key}")
+    for count in experiment.vms:
+        _within(count, 1, MAX_VMS, f"{where}: vms")
+    for workload in experiment.workloads:
+        if not workload.timeout_s > 0:
+            raise UsageError(f"{where}: the timeout must be above 0 seconds.")
+
+
+def _within(value: int, least: int, most: int, what: str) -> None:
+    if not least <= value <= most:
+        raise UsageError(f"{what} must be from {least} to {most}, not {value}.")
+
+
+def _first(change: T | None, own: T) -> T:
+    return own if change is None else change
+
+
+def _source(change: object, file: Path) -> str:
+    return _short(file) if change is None else "the command line"
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{_short(file)} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_short(file)} is no valid TOML: {error}.") from None
+
+
+def _decode(kind: type[T], data: object, file: Path, where: str = "") -> T:
+    try:
+        return decode(kind, data, where=where)
+    except DecodeError as error:
+        raise UsageError(f"{_short(file)}: {error}.") from None
+
+
+def _short(file: Path) -> str:
+    """Relative to the repository when it lies in it."""
+    try:
+        return str(file.resolve().relative_to(paths.ROOT))
+    except ValueError:
+        return str(file)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Finds trouble in a kernel's console output or log. Pure; any bytes do."""
+
+import re
+from dataclasses import dataclass
+
+_TROUBLE = re.compile(
+    r"BUG: |WARNING: (?!.*(?:possible clock|TSC doesn't count))|\bOops\b|Kernel panic"
+    r"|rcu.*(?:stall|self-detected)|kthread (?:timer wakeup didn't happen|starved)"
+    r"|soft lockup|hard LOCKUP|hung_task|blocked for more than \d+ seconds"
+    r"|scheduling while atomic|bad: scheduling from|sleeping function called"
+    r"|general protection fault|Call Trace:|double fault|unable to handle"
+    r"|clocksource: .*(?:unstable|skewed)|Marking clocksource|Marking TSC unstable"
+    r"|(?:invalid opcode|divide error|stack segment): 0000"
+    r"|hrtimer: interrupt took|NETDEV WATCHDOG|Out of memory|oom-kill|Killed process"
+    r"|possible (?:circular|recursive|irq) lock|inconsistent lock state|DEADLOCK"
+    r"|segfault at|traps: .* general protection"
+    r"|end_request: I/O error|I/O error, dev|EROFS-fs .*error"
+    r"|KASAN:|KCSAN:|UBSAN:|list_(?:add|del) corruption|refcount_t:|!!!|--- End of test: FAILURE"
+    r"|APIC timer disabled|TSC rate below hardware speed|watchdog: (?!Delayed|.*disabled)"
+    r"|spinlock (?:bad|lockup|wrong)"
+    r"|Attempted to kill init|not syncing|guest-init: |Bad page|bad page"
+)
+_HARMLESS = re.compile(
+    r"hrtimer: interrupt took"      # emulation is slow; time is not lost
+    r"|watchdog: .*(?:initialized|NMI watchdog)"
+    r"|Spectre|MDS|mitigations?|vulnerab"
+    r"|WARNING: (?:Spectre|Support for)|command line parameter"
+)
+_STAMP = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\](?:\[[^]]*\])?\s*")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line that means trouble; `line` counts from 1."""
+
+    line: int
+    text: str
+
+
+def clean(data: bytes) -> str:
+    """Console bytes as text: NULs, escapes and other controls removed."""
+    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0-9A-Z]?", "", text)
+    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text)
+
+
+def scan(data: bytes) -> list[Finding]:
+    """All lines that mean trouble, in order, each at most 160 characters."""
+    found = []
+    for number, line in enumerate(clean(data).split("\n"), 1):
+        if _TROUBLE.search(line) and not _HARMLESS.search(line):
+            found.append(Finding(number, _STAMP.sub("", line).strip()[:160]))
+    return found

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The lab's end of the control channel to hostd, see target/hostd.py."""
+
+import base64
+import contextlib
+import itertools
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+
+ANSWER_GRACE = 30.0
+"""Seconds that hostd's answer may come later than the operation's own limit."""
+
+Answer = dict[str, Any]
+
+
+class HostLost(LabError):
+    """The host ended or went silent; it must be booted again."""
+
+
+class Refused(LabError):
+    """hostd carried the request out and it failed; the host is alive."""
+
+
+class Control:
+    """Requests to hostd over a connected stream socket; safe across threads."""
+
+    def __init__(self, stream: socket.socket, log: Path,
+                 why_lost: Callable[[], str] = lambda: "") -> None:
+        self._stream = stream
+        self._why_lost = why_lost
+        self._log = log.open("a", encoding="utf-8")
+        self._pending: dict[int, Future[Answer]] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._lost = False
+        self.up: Future[Answer] = Future()
+        """hostd's first line: version, kernel, cpus, clocksource, free_mib."""
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def submit(self, op: str, **arguments: Any) -> Future[Answer]:
+        """Send a request; the future holds the answer, HostLost or Refused."""
+        future: Future[Answer] = Future()
+        with self._lock:
+            if self._lost:
+                raise HostLost(self._reason())
+            ident = next(self._ids)
+            self._pending[ident] = future
+            line = json.dumps({"id": ident, "op": op, **arguments})
+            self._note(">", line)
+            try:
+                self._stream.sendall(line.encode() + b"\n")
+            except OSError as error:
+                raise HostLost(self._reason()) from error
+        return future
+
+    def call(self, op: str, *, timeout: float = 60.0, patience: float = 0.0,
+             **arguments: Any) -> Answer:
+        """Send a request and wait; `timeout` (s) is also the operation's own.
+
+        `patience` is added for operations that have further limits.
+        """
+        if op not in ("hello", "read", "write", "copy", "kill", "quit"):
+            arguments["timeout"] = timeout
+        return self.wait(self.submit(op, **arguments), timeout + patience + ANSWER_GRACE, op)
+
+    def wait(self, future: Future[Answer], seconds: float, what: str) -> Answer:
+        """The answer, or HostLost when none came within `seconds`."""
+        try:
+            return future.result(seconds)
+        except FutureTimeout:
+            raise HostLost(
+                f"the host was silent for {seconds:.0f} s after it was asked to {what}") from None
+
+    def read_file(self, path: str, offset: int = 0) -> bytes:
+        """The bytes of a host's file from `offset` on; empty when missing."""
+        data = b""
+        while chunk := base64.b64decode(
+                self.call("read", path=path, offset=offset + len(data))["data"]):
+            data += chunk
+            if len(chunk) < 1 << 20:
+                break
+        return data
+
+    def write_file(self, path: str, text: str) -> None:
+        """Write a host's file, such as a kernel parameter."""
+        self.call("write", path=path, text=text)
+
+    def run(self, *argv: str, timeout: float = 60.0) -> tuple[int, str]:
+        """Exit status and output of a program that runs in the host."""
+        answer = self.call("exec", argv=list(argv), timeout=timeout)
+        return answer["status"], base64.b64decode(answer["out"]).decode(errors="replace")
+
+    def close(self) -> None:
+        """Close the channel; hostd takes that as the order to end."""
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()
+        self._thread.join(5)
+        with self._lock:
+            self._log.close()
+
+    def _note(self, sign: str, line: str) -> None:
+        if not self._log.closed:
+            self._log.write(f"{time.monotonic():.3f} {sign} {line}\n")
+            self._log.flush()
+
+    def _reason(self) -> str:
+        return self._why_lost() or "the host closed its control channel"
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, ValueError), self._stream.makefile("rb") as lines:
+            for line in lines:
+                self._receive(line)
+        with self._lock:
+            self._lost = True
+            waiting = list(self._pending.values())
+            self._pending.clear()
+        reason = self._reason() if waiting or not self.up.done() else ""
+        for future in [*waiting, self.up]:
+            if not future.done():
+                future.set_exception(HostLost(reason))
+
+    def _receive(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\n")
+        with self._lock:
+            self._note("<", text)
+        try:
+            body = json.loads(text)
+        except ValueError:
+            return
+        if not isinstance(body, dict):
+            return
+        if body.get("event") == "up" and not self.up.done():
+            self.up.set_result(body)
+            return
+        with self._lock:
+            future = self._pending.pop(body.get("id", 0), None)
+        if future is None or future.done():
+            return
+        if body.get("ok"):
+            future.set_result(body)
+        else:
+            future.set_exception(Refused(str(body.get("error", "hostd refused without a word"))))

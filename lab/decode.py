@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Turn parsed TOML or JSON into the dataclasses of `model`, or say what is wrong.
+
+Nothing is coerced: a string is no number, `true` is no integer. The one
+freedom is that an integer is taken where a float is wanted.
+"""
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class DecodeError(ValueError):
+    """The data does not fit; the message starts with the key's path."""
+
+
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """", did you mean 'x'?" when one of the choices is close, else ""."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def decode(kind: type[T], data: object, *, where: str = "", strict: bool = True) -> T:
+    """Make a `kind` (a dataclass) of a mapping.
+
+    `where` opens every message. `strict` refuses keys that the dataclass does
+    not have; without it they are dropped (a record written by a later version).
+    Raises DecodeError.
+    """
+    if not isinstance(data, Mapping):
+        raise DecodeError(f"{where or 'the data'} must be a table, not {_name(data)}")
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    if strict:
+        _refuse_unknown(data, known, where)
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        key = f"{where}.{name}" if where else name
+        if name in data:
+            values[name] = _value(hints[name], data[name], key, strict)
+        elif not _has_default(field):
+            raise DecodeError(f"{key} is missing")
+    return kind(**values)
+
+
+def _refuse_unknown(data: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            place = f" in {where}" if where else ""
+            raise DecodeError(
+                f"unknown key '{key}'{place}{suggest(str(key), known)}"
+                f" (known: {', '.join(known)})"
+            )
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING
+
+
+def _name(value: object) -> str:
+    names = {bool: "a truth value", int: "an integer", float: "a number", str: "a string"}
+    names |= {list: "a list", dict: "a table", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _value(hint: Any, value: object, key: str, strict: bool) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _optional(hint, value, key, strict)
+    if origin is Literal:
+        if value not in get_args(hint):
+            choices = ", ".join(str(choice) for choice in get_args(hint))
+            raise DecodeError(f"{key} must be one of {choices}, not {value!r}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise DecodeError(f"{key} must be a list, not {_name(value)}")
+        item = get_args(hint)[0]
+        return tuple(_value(item, v, f"{key}[{i}]", strict) for i, v in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise DecodeError(f"{key} must be a table, not {_name(value)}")
+        return {k: _value(get_args(hint)[1], v, f"{key}.{k}", strict) for k, v in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return decode(hint, value, where=key, strict=strict)
+    return _scalar(hint, value, key)
+
+
+def _optional(hint: Any, value: object, key: str, strict: bool) -> Any:
+    """Only `X | None` occurs in the model."""
+    if value is None:
+        return None
+    kinds = [arg for arg in get_args(hint) if arg is not type(None)]
+    return _value(kinds[0], value, key, strict)
+
+
+def _scalar(kind: type, value: object, key: str) -> Any:
+    wanted = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise DecodeError(f"{key} must be {wanted[kind]}, not {_name(value)}")
+    return value

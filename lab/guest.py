@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Command line and boot arguments of one guest."""
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+BOOT_ARGS = (
+    "console=ttyS0", "root=/dev/vda", "rootfstype=erofs", "ro",
+    "init=/usr/lib/pvsync/guest-init",
+    "loglevel=5",           # warnings and worse: a splat shows, chatter does not
+    "panic=-1", "oops=panic", "reboot=t",
+    "no_timer_check",       # the check times the PIT, which emulation delays
+    "tsc=reliable",         # runs on while a guest is stopped; kvm-clock, in use, does not
+    "mitigations=off", "random.trust_cpu=on",
+)
+"""What every guest's kernel is given, before the scheme's own arguments."""
+
+
+@dataclass(frozen=True)
+class GuestSpec:
+    """One virtual machine."""
+
+    name: str
+    vcpus: int
+    memory: int
+    """MiB."""
+    args: tuple[str, ...]
+    """The scheme's boot arguments."""
+
+
+def boot_args(spec: GuestSpec) -> str:
+    """The kernel's command line."""
+    return " ".join((*BOOT_ARGS, *spec.args))
+
+
+def guest_folder(work: PurePosixPath, name: str) -> PurePosixPath:
+    """Where hostd keeps the guest's sockets and console."""
+    return work / "guests" / name
+
+
+def guest_command(emulator: tuple[str, ...], spec: GuestSpec, kernel: PurePosixPath,
+                  image: PurePosixPath, work: PurePosixPath) -> list[str]:
+    """QEMU's argument list, for the machine that runs hostd.
+
+    `emulator` is QEMU's own command there, `kernel`, `image` and `work` are
+    paths there.
+    """
+    folder = guest_folder(work, spec.name)
+    return [
+        *emulator, "-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none",
+        "-no-reboot", "-enable-kvm", "-cpu", "host",
+        "-M", "microvm,x-option-roms=on,isa-serial=on,rtc=on,memory-backend=ram",
+        "-smp", str(spec.vcpus), "-m", f"{spec.memory}M",
+        "-object", f"memory-backend-ram,id=ram,size={spec.memory}M,prealloc=on",
+        "-kernel", str(kernel), "-append", boot_args(spec),
+        "-drive", f"id=root,file={image},format=raw,if=none,readonly=on",
+        "-device", "virtio-blk-device,drive=root",
+        "-serial", f"file:{folder}/console",
+        "-chardev", f"socket,id=agent,path={folder}/agent,server=on,wait=off",
+        "-device", "virtio-serial-device",
+        "-device", "virtserialport,chardev=agent,name=pvsync.agent",
+        "-qmp", f"unix:{folder}/qmp,server=on,wait=off",
+    ]

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The machine that plays the KVM host: its command line and its process."""
+
+import contextlib
+import ctypes
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import console
+from lab.control import Control, HostLost
+from lab.errors import LabError
+from lab.model import Backend
+
+HOST_ARGS = (
+    "console=ttyS0", "root=/dev/vda", "rootfstype=erofs", "ro",
+    "init=/usr/lib/pvsync/host-init",
+    "panic=-1", "oops=panic",       # trouble ends the machine at once
+    "tsc=reliable", "no_timer_check", "mitigations=off", "random.trust_cpu=on",
+    "nmi_watchdog=0",
+    "kvm.halt_poll_ns=0",           # an idle vCPU leaves its CPU to the others
+    "kvm.tsc_tolerance_ppm=10000",  # see docs/results/nested-lab.md, "Lost timers"
+    "transparent_hugepage=always",  # few nested faults; see "Guests that reset themselves"
+)
+EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+tsc-deadline,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2,"
+                "+clflush,-la57")
+"""No extended state (XSAVE) and few other features: see docs/results/nested-lab.md."""
+PR_SET_PDEATHSIG = 1
+HOSTD = Path(__file__).resolve().parent / "target" / "hostd.py"
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """The KVM host; memory in MiB."""
+
+    backend: Backend
+    pcpus: int
+    memory: int
+    kernel: Path
+    image: Path
+    guest_image: Path
+    guest_kernel: Path
+    emulator: tuple[str, ...]
+    """Command that runs QEMU on this machine."""
+    args: tuple[str, ...] = ()
+    """More boot arguments."""
+    extra: tuple[str, ...] = ()
+    """More arguments for QEMU."""
+
+
+def accelerator(backend: Backend) -> list[str]:
+    """QEMU's arguments that say what plays the CPUs."""
+    if backend == "tcg":
+        return ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", EMULATED_CPU]
+    return ["-accel", "kvm", "-cpu", "host"]
+
+
+def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
+    """QEMU's argument list; sockets go to `run`, logs to `logs`."""
+    def disk(name: str, path: Path) -> list[str]:
+        return ["-drive", f"id={name},file={path},format=raw,if=none,readonly=on",
+                "-device", f"virtio-blk-pci,drive={name}"]
+    return [
+        *spec.emulator, "-name", "pvsync-host", "-nodefaults", "-no-user-config",
+        "-display", "none", "-no-reboot", "-M", "q35", *accelerator(spec.backend),
+        "-smp", str(spec.pcpus), "-m", f"{spec.memory}M",
+        "-kernel", str(spec.kernel), "-append", " ".join((*HOST_ARGS, *spec.args)),
+        *disk("host", spec.image), *disk("guest", spec.guest_image),
+        *disk("kernel", spec.guest_kernel),
+        "-serial", f"file:{logs}/host-console.log",
+        "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=control,path={run}/control,server=on,wait=off",
+        "-device", "virtserialport,chardev=control,name=pvsync.control",
+        "-qmp", f"unix:{run}/qmp,server=on,wait=off",
+        "-d", "cpu_reset,guest_errors", "-D", f"{logs}/qemu.log", *spec.extra,
+    ]
+
+
+def hostd_command(run: Path, python: str = "python3") -> list[str]:
+    """hostd on this machine itself, for the backend `local`."""
+    return [python, "-u", str(HOSTD), "--socket", f"{run}/control", "--work", str(run)]
+
+
+def die_with_parent() -> None:
+    """Runs in a child before exec: it ends when the lab ends, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Machine:
+    """A running host: process, logs, control channel. Use as a context manager."""
+
+    def __init__(self, spec: HostSpec, logs: Path) -> None:
+        self.spec = spec
+        self.logs = logs
+        self.run = Path(tempfile.mkdtemp(prefix="pvsync-"))
+        self.proc: subprocess.Popen[bytes] | None = None
+        self._control: Control | None = None
+        self.seconds = 0.0
+        """Boot time, from exec to hostd's first line."""
+
+    @property
+    def control(self) -> Control:
+        """The control channel of a machine that is up."""
+        if self._control is None:
+            raise HostLost("the host is not up")
+        return self._control
+
+    def command(self) -> list[str]:
+        """What `start` executes."""
+        if self.spec.backend == "local":
+            return hostd_command(self.run)
+        return host_command(self.spec, self.run, self.logs)
+
+    def start(self, timeout: float = 120.0) -> dict[str, Any]:
+        """Boot; returns hostd's first line, raises HostLost."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        argv = self.command()
+        (self.logs / "qemu-command.txt").write_text(shlex.join(argv) + "\n")
+        began = time.monotonic()
+        listener = self._listen() if self.spec.backend == "local" else None
+        with (self.logs / "qemu.err").open("wb") as err:
+            self.proc = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,
+                preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call, no lock taken)
+        stream = self._accept(listener, timeout) if listener else self._connect(timeout)
+        self._control = Control(stream, self.logs / "host-control.log", self.why_lost)
+        hello = self._control.wait(self._control.up, timeout, "boot")
+        self.seconds = time.monotonic() - began
+        return hello
+
+    def _listen(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.run / "control"))
+        listener.listen(1)
+        return listener
+
+    def _accept(self, listener: socket.socket, timeout: float) -> socket.socket:
+        with listener:
+            listener.settimeout(timeout)
+            try:
+                stream, _ = listener.accept()
+            except TimeoutError:
+                raise HostLost(f"hostd did not come up: {self.stderr()}") from None
+        return stream
+
+    def _connect(self, timeout: float) -> socket.socket:
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if self.proc is None or self.proc.poll() is not None:
+                raise HostLost(self.why_lost())
+            stream = socket.socket(socket.AF_UNIX)
+            try:
+                stream.connect(str(self.run / "control"))
+                return stream
+            except OSError:
+                stream.close()
+                time.sleep(0.02)
+        raise HostLost("QEMU did not open its control socket")
+
+    def stderr(self) -> str:
+        """What QEMU printed, last 300 characters, one line."""
+        with contextlib.suppress(OSError):
+            text = (self.logs / "qemu.err").read_text(errors="replace")
+            return " ".join(text.split())[-300:]
+        return ""
+
+    def console_text(self) -> bytes:
+        """The host's console so far."""
+        with contextlib.suppress(OSError):
+            return (self.logs / "host-console.log").read_bytes()
+        return b""
+
+    def tripled(self) -> bool:
+        """Whether QEMU logged a triple fault of the host."""
+        with contextlib.suppress(OSError):
+            return b"Triple fault" in (self.logs / "qemu.log").read_bytes()
+        return False
+
+    def trouble(self) -> str:
+        """One sentence on what is wrong with the host, empty when nothing is."""
+        if self.tripled():
+            return "the host triple-faulted (see qemu.log)"
+        found = console.scan(self.console_text())
+        if found:
+            return f"the host's console says: {found[0].text}"
+        if self.proc is not None and self.proc.poll() is not None:
+            return f"the host ended with status {self.proc.returncode} {self.stderr()}".strip()
+        return ""
+
+    def why_lost(self) -> str:
+        """As `trouble`, for a host that has just closed its channel."""
+        if self.proc is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.proc.wait(3)
+        return self.trouble() or "the host closed its control channel"
+
+    def post_mortem(self) -> None:
+        """Keep the CPUs' state of a host that hangs, in cpu-state.txt."""
+        if self.spec.backend == "local" or self.proc is None or self.proc.poll() is not None:
+            return
+        from qemu.qmp.legacy import QEMUMonitorProtocol  # starts an event loop: only when needed
+        with contextlib.suppress(Exception):
+            monitor = QEMUMonitorProtocol(str(self.run / "qmp"))
+            monitor.settimeout(10)
+            monitor.connect(negotiate=True)
+            text = ""
+            for _ in range(3):
+                for line in ("info cpus", "info registers -a"):
+                    text += str(monitor.cmd("human-monitor-command",
+                                            **{"command-line": line})) + "\n"
+                time.sleep(0.3)
+            (self.logs / "cpu-state.txt").write_text(text)
+            monitor.close()
+
+    def stop(self, polite: bool = True) -> None:
+        """End the host and everything in it."""
+        if self._control is not None:
+            if polite and self.proc is not None and self.proc.poll() is None:
+                with contextlib.suppress(LabError):
+                    self._control.wait(self._control.submit("quit"), 10, "end")
+                self._wait(10)
+            self._control.close()
+            self._control = None
+        if self.proc is not None and self.proc.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.proc.pid, signal.SIGKILL)
+            self._wait(10)
+        shutil.rmtree(self.run, ignore_errors=True)
+
+    def _wait(self, seconds: float) -> None:
+        if self.proc is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.proc.wait(seconds)
+
+    def __enter__(self) -> "Machine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(polite=False)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The data that the steps of the lab hand to each other.
+
+`config` reads the first group from TOML, `runner` writes the second group as
+JSON, `report` reads it back. Times are seconds, memory is MiB.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Better = Literal["lower", "higher"]
+Backend = Literal["tcg", "kvm", "local"]
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A named set of parameters that is compared with others.
+
+    `label` differs from `name` only when one scheme is listed twice, to be
+    compared with itself: then the second is "name:2".
+    """
+
+    name: str
+    about: str
+    guest: tuple[str, ...] = ()
+    """Boot arguments of the guests' kernel."""
+    host: dict[str, str] = field(default_factory=dict)
+    """Host parameters, name to value, written before the guests start."""
+    test_only: bool = False
+    """Left out of listings; needs a test build of the kernel."""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A command that runs in every guest, and the figure it prints."""
+
+    name: str
+    about: str
+    command: str
+    metric: str
+    unit: str
+    better: Better
+    pattern: str
+    """Regular expression with one group `value`; the last match in the
+    output counts. Empty: the figure is the elapsed time of the command."""
+    timeout_s: float
+    packages: tuple[str, ...] = ()
+    setup: str = ""
+    """Run once in every guest before the first measured run."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is compared, on what, how often."""
+
+    name: str
+    about: str
+    schemes: tuple[Scheme, ...]
+    workloads: tuple[Workload, ...]
+    vms: tuple[int, ...]
+    vcpus: int
+    pcpus: int
+    reps: int
+    """Valid runs wanted for a cell in one host boot."""
+    boots: int
+    """Host boots; a cell gets reps x boots values."""
+    guest_mem: int = 256
+    max_repeats: int = 3
+    """How often one run may be repeated when it was invalid."""
+    variant: str = "lab"
+    """Kernel variant, see kernel/configs/variants.toml."""
+
+
+@dataclass(frozen=True)
+class GuestRun:
+    """What one guest did in one run. Times are the host's monotonic clock."""
+
+    guest: str
+    began: float | None
+    """The guest's first measured command was reported as started."""
+    ended: float | None
+    """... was reported as ended."""
+    elapsed: float | None
+    """Seconds that the command took by the guest's own clock."""
+    status: int | None
+    """Exit status of the command; None when it never ended."""
+    output: str
+    """File of the command's output, relative to the result directory."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One iteration between barriers: every guest ran the command once.
+
+    Each guest goes on running the command, unmeasured, until the last one
+    has ended its measured one, so that all measured time is overlapped.
+    """
+
+    id: str
+    boot: int
+    rep: int
+    attempt: int
+    scheme: str
+    """The scheme's label."""
+    workload: str
+    vms: int
+    vcpus: int
+    pcpus: int
+    valid: bool
+    reason: str
+    """Why the run is invalid, one sentence; empty when it is valid."""
+    guests: tuple[GuestRun, ...]
+    overlap: float
+    """Share of the measured time in which all guests were loaded, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class BootRecord:
+    """One boot of the host, or of a guest when `guest` is not empty."""
+
+    boot: int
+    guest: str
+    scheme: str
+    ok: bool
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a result directory was made with."""
+
+    experiment: str
+    schemes: tuple[Scheme, ...]
+    workloads: tuple[Workload, ...]
+    kernel: str
+    """Release string and content hash of the kernel."""
+    base_version: str
+    config_hash: str
+    qemu: str
+    machine: str
+    """Processor, cores and memory of the machine that ran it."""
+    backend: Backend
+    commit: str
+    command: tuple[str, ...]
+    created: str
+    vms: tuple[int, ...]
+    vcpus: int
+    pcpus: int
+    reps: int
+    boots: int
+    baseline: str
+    """Label of the first scheme."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of summary.json; see DESIGN for the format."""
+
+    scheme: str
+    workload: str
+    vms: int
+    vcpus: int
+    pcpus: int
+    metric: str
+    unit: str
+    better: Better
+    values: tuple[float, ...]
+    """One per valid run: the mean over the guests of that run."""
+    median: float | None
+    mean: float | None
+    ideal: float | None
+    vs_baseline: float | None
+    """Median over the baseline's median, minus 1 (0.25 is 25 % more)."""
+    significant: bool
+    invalid_runs: int
+    spread: float | None
+    """Half the inter-quartile range over the median."""
+    fairness: float | None
+    """Largest over smallest of the per-VM medians."""
+    p_value: float | None = None
+    """Of the difference from the baseline, after correction; None if untested."""

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The plots of a report, as SVG; the same summary gives the same bytes."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from lab import stats
+from lab.model import Workload
+from lab.summary import Summary, per_guest, relative_load
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F6000")
+"""Okabe and Ito's colours, told apart with any kind of colour vision; yellow left out."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+IDEAL = "#666666"
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+}
+LOG_FROM = 8.0
+"""A value axis becomes logarithmic when its largest is so many times its smallest."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: the file's name without suffix, what it shows, and the SVG."""
+
+    name: str
+    caption: str
+    svg: str
+
+
+def plots(summary: Summary) -> list[Plot]:
+    """Every plot that the summary has the values for."""
+    found = []
+    for workload in summary.results.manifest.workloads:
+        if not any(c.values for c in summary.cells if c.workload == workload.name):
+            continue
+        found.append(_time(summary, workload))
+        if _singles(summary, workload):
+            found.append(_slowdown(summary, workload))
+        if any(c.fairness for c in summary.cells if c.workload == workload.name):
+            found.append(_fairness(summary, workload))
+    return found
+
+
+def _draw(
+    name: str, caption: str, size: tuple[float, float], draw: Callable[[Figure], None]
+) -> Plot:
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure = plt.figure(figsize=size, layout="constrained")
+        draw(figure)
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "pvsync"})
+        plt.close(figure)
+    svg = out.getvalue()
+    return Plot(name, caption, svg[svg.index("<svg") :])
+
+
+def _time(summary: Summary, workload: Workload) -> Plot:
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        lines = {
+            (scheme, vms): list(summary.cell(scheme, workload.name, vms).values)
+            for scheme, vms in _places(summary)
+        }
+        _series(axes, summary, lines)
+        m = summary.results.manifest
+        ideals = [(v, summary.cell(m.baseline, workload.name, v).ideal) for v in sorted(m.vms)]
+        drawn = [(v, ideal) for v, ideal in ideals if ideal is not None]
+        if drawn:
+            _ideal(axes, drawn, f"ideal ({m.baseline})")
+        _finish(axes, summary, f"{workload.metric} ({workload.unit}), {workload.better} is better")
+
+    caption = (
+        f"{workload.name}: {workload.metric} against the number of VMs. A point is one valid run"
+        " (mean of its guests); the line joins medians, bars are quartiles. Dashed: the"
+        " baseline's 1-VM median under the overcommit, if sharing cost nothing."
+    )
+    return _draw(f"{workload.name}-figure", caption, (9, 4.8), draw)
+
+
+def _slowdown(summary: Summary, workload: Workload) -> Plot:
+    singles = _singles(summary, workload)
+
+    def relative(scheme: str, vms: int) -> list[float]:
+        values = summary.cell(scheme, workload.name, vms).values
+        if scheme not in singles:
+            return []
+        if workload.better == "lower":
+            return [value / singles[scheme] for value in values]
+        return [singles[scheme] / value for value in values]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        m = summary.results.manifest
+        _series(axes, summary, {key: relative(*key) for key in _places(summary)})
+        cells = [summary.cell(m.baseline, workload.name, vms) for vms in sorted(m.vms)]
+        _ideal(axes, [(cell.vms, relative_load(cell)) for cell in cells], "ideal (N VMs cost N)")
+        _finish(axes, summary, "slowdown (times the own 1-VM median)")
+
+    caption = (
+        f"{workload.name}: slowdown against the scheme's own 1-VM median. On the dashed line N VMs"
+        " that share the CPUs take N times as long; what lies above it is lost to preemption."
+    )
+    return _draw(f"{workload.name}-slowdown", caption, (9, 4.8), draw)
+
+
+def _fairness(summary: Summary, workload: Workload) -> Plot:
+    counts = [vms for vms in sorted(summary.results.manifest.vms) if vms > 1]
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
+        for axes, vms in zip(panels, counts, strict=True):
+            _fairness_panel(axes, summary, workload, vms)
+        panels[0].set_ylabel(f"per-VM median {workload.metric}\n(times the VMs' mean)")
+
+    caption = (
+        f"{workload.name}: fairness among the VMs. A point is one VM's median over its runs,"
+        " relative to the mean of all VMs in that cell; above each scheme stands largest over"
+        " smallest."
+    )
+    return _draw(f"{workload.name}-fairness", caption, (9, 3.6), draw)
+
+
+def _fairness_panel(axes: Axes, summary: Summary, workload: Workload, vms: int) -> None:
+    labels = _labels(summary)
+    axes.axhline(1.0, color=IDEAL, linestyle="--", linewidth=1)
+    for index, label in enumerate(labels):
+        guests = per_guest(summary.results.of(label, workload.name, vms))
+        medians = [m for values in guests.values() if (m := stats.median(values)) is not None]
+        if not medians:
+            continue
+        center = sum(medians) / len(medians)
+        relative = [value / center for value in medians]
+        colour, marker = _look(index)
+        axes.plot([index, index], [min(relative), max(relative)], color=colour, linewidth=1.5)
+        axes.plot([index] * len(relative), relative, marker, color=colour, alpha=0.8)
+        axes.annotate(
+            f"{max(medians) / min(medians):.2f}", (index, max(relative)), (0, 7),
+            textcoords="offset points", ha="center", fontsize=9,
+        )
+    axes.set_title(f"{vms} VMs", fontsize=11)
+    axes.set_xticks(range(len(labels)), labels, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.margins(y=0.18)
+
+
+def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:
+    """Points, quartile bars and a line of medians for each scheme, side by side."""
+    labels = _labels(summary)
+    width = 0.7 / max(1, len(labels))
+    for index, label in enumerate(labels):
+        shift = (index - (len(labels) - 1) / 2) * width
+        colour, marker = _look(index)
+        line = []
+        for vms in sorted(summary.results.manifest.vms):
+            points = values[(label, vms)]
+            middle, box = stats.median(points), stats.quartiles(points)
+            if middle is None or box is None:
+                continue
+            x = vms + shift
+            line.append((x, middle))
+            axes.plot(_strewn(x, width, len(points)), points, "o", color=colour, alpha=0.45,
+                      markersize=3.5, markeredgewidth=0)
+            axes.plot([x, x], box, color=colour, linewidth=1.6, solid_capstyle="butt")
+            for end in box:
+                axes.plot([x - width / 5, x + width / 5], [end, end], color=colour, linewidth=1.6)
+        if line:
+            axes.plot(*zip(*line, strict=True), color=colour, linewidth=1.2, marker=marker,
+                      markersize=6, markeredgecolor="white", markeredgewidth=0.8, label=label)
+
+
+def _strewn(x: float, width: float, count: int) -> list[float]:
+    """Places around x that keep points of like value apart, in a fixed order."""
+    return [x + width * 0.7 * ((k * 0.618034 + 0.5) % 1.0 - 0.5) for k in range(count)]
+
+
+def _ideal(axes: Axes, points: list[tuple[int, float]], label: str) -> None:
+    axes.plot(*zip(*points, strict=True), color=IDEAL, linestyle="--", linewidth=1.4,
+              label=label, zorder=1)
+
+
+def _finish(axes: Axes, summary: Summary, y_label: str) -> None:
+    vms = sorted(summary.results.manifest.vms)
+    m = summary.results.manifest
+    axes.set_xticks(vms, [str(count) for count in vms])
+    axes.set_xlim(min(vms) - 0.45, max(vms) + 0.45)
+    axes.set_xlabel(f"number of VMs ({m.vcpus} vCPUs each, {m.pcpus} pCPUs)")
+    axes.set_ylabel(y_label)
+    _scale(axes)
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def _scale(axes: Axes) -> None:
+    seen = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
+    if seen.max() / seen.min() > LOG_FROM:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _singles(summary: Summary, workload: Workload) -> dict[str, float]:
+    """Scheme to its 1-VM median, where there is one."""
+    cells = [c for c in summary.cells if c.workload == workload.name and c.vms == 1]
+    return {cell.scheme: cell.median for cell in cells if cell.median is not None}
+
+
+def _labels(summary: Summary) -> list[str]:
+    return [scheme.label for scheme in summary.results.manifest.schemes]
+
+
+def _places(summary: Summary) -> list[tuple[str, int]]:
+    vms = summary.results.manifest.vms
+    return [(label, count) for label in _labels(summary) for count in vms]
+
+
+def _look(index: int) -> tuple[str, str]:
+    return PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make table.txt, summary.json, plots/*.svg and report.html of a result directory.
+
+Everything comes from the files that the runner left; nothing runs again, and
+the same files give the same bytes.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from lab import paths, table
+from lab.errors import UsageError
+from lab.model import Workload
+from lab.plots import Plot, plots
+from lab.summary import Summary, as_json, load, summarize
+
+TEMPLATES = paths.LAB / "templates"
+
+
+def make(directory: Path) -> Summary:
+    """Write all four into the directory and return what they show.
+
+    Raises UsageError when the directory is no result directory, is damaged, or
+    cannot be written.
+    """
+    summary = summarize(load(directory))
+    drawn = plots(summary)
+    try:
+        (directory / "plots").mkdir(exist_ok=True)
+        for old in (directory / "plots").glob("*.svg"):
+            old.unlink()
+        for plot in drawn:
+            _write(directory / "plots" / f"{plot.name}.svg", plot.svg)
+        _write(directory / "summary.json", as_json(summary))
+        _write(directory / "table.txt", table.as_text(summary))
+        _write(directory / "report.html", html(summary, drawn))
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written: {error.strerror}.") from None
+    return summary
+
+
+def html(summary: Summary, drawn: list[Plot]) -> str:
+    """The report as one self-contained page."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        m=summary.results.manifest,
+        valid=summary.valid,
+        facts=_facts(summary),
+        sections=[_section(summary, workload, drawn) for workload in _workloads(summary)],
+        notes=table.notes(summary),
+        invalid=summary.results.invalid(),
+        boots=summary.results.failed_boots(),
+        columns=table.columns(summary.results.manifest.vms),
+        reference=table.REFERENCE,
+    )
+
+
+def _workloads(summary: Summary) -> tuple[Workload, ...]:
+    return summary.results.manifest.workloads
+
+
+def _section(summary: Summary, workload: Workload, drawn: list[Plot]) -> dict[str, object]:
+    own = [plot for plot in drawn if plot.name.rpartition("-")[0] == workload.name]
+    return {
+        "workload": workload,
+        "caption": table.caption(summary, workload),
+        "rows": list(table.rows(summary, workload)),
+        "speedups": list(table.speedup_rows(summary, workload)),
+        "plots": [(plot.caption, Markup(plot.svg)) for plot in own],
+    }
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    m = summary.results.manifest
+    return [
+        ("experiment", m.experiment),
+        ("machine", m.machine),
+        ("backend", m.backend),
+        ("kernel", m.kernel),
+        ("base version", m.base_version),
+        ("kernel configuration", m.config_hash),
+        ("QEMU", m.qemu),
+        ("source commit", m.commit),
+        ("command", " ".join(m.command)),
+        ("created", m.created),
+        ("guests", f"{m.vcpus} vCPUs each, {', '.join(map(str, m.vms))} at a time"),
+        ("host", f"{m.pcpus} pCPUs"),
+        ("runs wanted a cell", f"{m.reps} in each of {m.boots} host boots"),
+    ]
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()

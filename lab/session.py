@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One boot of the host: its guests, and the runs that they make together.
+
+All guests of all schemes stay up; those that are not in a run are stopped by
+their QEMU, so they cost nothing. A guest that fails is ended and booted again
+before the next run that needs it. HostLost leaves this module: the host is
+the runner's to boot again.
+"""
+
+import base64
+import contextlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lab import console
+from lab.control import Answer, HostLost, Refused
+from lab.errors import LabError
+from lab.guest import GuestSpec, guest_command, guest_folder
+from lab.machine import HostSpec, Machine
+from lab.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
+from lab.schedule import MIN_OVERLAP, PlannedRun, overlap
+
+BOOT_LIMIT = 120.0
+"""Seconds for the host's boot, and for that of a guest with two vCPUs."""
+SETTLE = 30.0
+"""Seconds for the guests to get ready, and for them to stop."""
+HOST_WORK = PurePosixPath("/run/pvsync")
+HOST_QEMU = ("/usr/bin/qemu-system-x86_64",)
+PARAMETERS = "/sys/module/{module}/parameters/{name}"
+
+Note = Callable[[str], None]
+
+
+def guest_name(label: str, index: int) -> str:
+    """Name of the scheme's guest number `index`, fit for a file name."""
+    return f"{label.replace(':', '~')}-{index}"
+
+
+def parameter_file(name: str) -> str:
+    """File of a host parameter; "module.name" names another module's."""
+    module, dot, rest = name.partition(".")
+    return PARAMETERS.format(module=module if dot else "pvsync", name=rest if dot else name)
+
+
+@dataclass
+class Live:
+    """A guest that is up."""
+
+    spec: GuestSpec
+    scheme: str
+    seconds: float
+    read: int = 0
+    """Bytes of its console that were looked at."""
+    prepared: set[str] = field(default_factory=set)
+    """Workloads whose setup it went through."""
+    trouble: str = ""
+
+
+class Session:
+    """A host that is up. Use as a context manager; `open` boots it."""
+
+    def __init__(self, experiment: Experiment, spec: HostSpec, number: int, out: Path,
+                 record: Callable[[BootRecord], None], note: Note) -> None:
+        self.experiment = experiment
+        self.spec = spec
+        self.number = number
+        self.out = out
+        self.logs = out / "boots" / str(number)
+        self.machine = Machine(spec, self.logs)
+        self._record = record
+        self._note = note
+        self._live: dict[str, Live] = {}
+        self._schemes = {s.label or s.name: s for s in experiment.schemes}
+        self._workloads = {w.name: w for w in experiment.workloads}
+        self._defaults: dict[str, str] = {}
+        self._groups = False
+        local = spec.backend == "local"
+        self._work = PurePosixPath(self.machine.run) if local else HOST_WORK
+        self._qemu = spec.emulator if local else HOST_QEMU
+        self._kernel = PurePosixPath(spec.guest_kernel) if local else HOST_WORK / "bzImage"
+        self._image = PurePosixPath(spec.guest_image) if local else PurePosixPath("/dev/vdb")
+
+    # The host
+
+    def open(self) -> None:
+        """Boot the host; raises HostLost."""
+        self._note("booting the host")
+        hello = self.machine.start(BOOT_LIMIT)
+        if not hello.get("kvm"):
+            raise LabError("the host came up without KVM: its CPU has no usable svm or vmx")
+        self._groups = bool(hello.get("cgroups"))
+        if not self._groups:
+            self._note("guests share the CPUs without groups: no cgroup 2 with the cpu controller")
+        trouble = self.machine.trouble()
+        if trouble:
+            raise HostLost(trouble)
+        if self.spec.backend != "local":
+            self.machine.control.call("copy", source="/dev/vdc", path=str(self._kernel),
+                                      size=self.spec.guest_kernel.stat().st_size)
+
+    def close(self, reason: str = "") -> None:
+        """End everything and record how the boot went; `reason` says what was wrong."""
+        with contextlib.suppress(LabError):
+            if not reason:
+                for name in list(self._live):
+                    self._retire(name)
+        reason = reason or self.machine.trouble()
+        if reason:
+            self.machine.post_mortem()
+        self.machine.stop(polite=not reason)
+        self._record(BootRecord(self.number, "", "", not reason, reason, self.machine.seconds))
+
+    def abort(self) -> None:
+        """End everything at once, without a record: the user stopped the lab."""
+        self.machine.stop(polite=False)
+
+    # Guests
+
+    def boot_all(self) -> None:
+        """Boot every guest of the experiment, as many at a time as there are CPUs."""
+        names = [(label, i) for i in range(max(self.experiment.vms)) for label in self._schemes]
+        for at in range(0, len(names), self.spec.pcpus):
+            batch = names[at:at + self.spec.pcpus]
+            self._note(f"booting guests {at + 1}-{at + len(batch)} of {len(names)}")
+            self._boot(batch)
+
+    def _boot(self, wanted: Iterable[tuple[str, int]]) -> None:
+        """Boot those of (label, index) that are not up, all at the same time."""
+        limit = BOOT_LIMIT + 15.0 * self.experiment.vcpus
+        waiting: list[tuple[GuestSpec, str, Future[Answer]]] = []
+        self.machine.control.call("switch", run=[])
+        for label, index in wanted:
+            name = guest_name(label, index)
+            if name in self._live:
+                continue
+            spec = GuestSpec(name, self.experiment.vcpus, self.experiment.guest_mem,
+                             self._schemes[label].guest)
+            argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
+            group = f"pvsync-{name}" if self._groups else ""
+            waiting.append((spec, label, self.machine.control.submit(
+                "start", name=name, argv=argv, cgroup=group, timeout=limit)))
+        for spec, label, future in waiting:
+            try:
+                answer = self.machine.control.wait(future, limit + SETTLE, f"boot {spec.name}")
+            except Refused as refusal:
+                self._live[spec.name] = Live(spec, label, limit)
+                self._look(spec.name)
+                self._drop(spec.name, self._live[spec.name].trouble or str(refusal))
+                continue
+            self._live[spec.name] = Live(spec, label, float(answer["seconds"]))
+        self.machine.control.call("switch", run=[])
+
+    def _look(self, name: str) -> str:
+        """Read the rest of a guest's console, keep it, say what is wrong with it."""
+        live = self._live[name]
+        path = guest_folder(self._work, name) / "console"
+        data = self.machine.control.read_file(str(path), live.read)
+        if data:
+            live.read += len(data)
+            with (self.logs / f"guest-{name}.console.log").open("ab") as log:
+                log.write(data)
+            found = console.scan(data)
+            if found and not live.trouble:
+                live.trouble = f"the console of guest {name} says: {found[0].text}"
+        return live.trouble
+
+    def _post_mortem(self, name: str) -> None:
+        """Keep the CPUs' state of a guest in trouble, read four times."""
+        text = ""
+        with contextlib.suppress(Refused):
+            for line in ("info registers -a", "info lapic", "info registers -a") * 2:
+                answer = self.machine.control.call(
+                    "qmp", name=name, command="human-monitor-command",
+                    arguments={"command-line": line}, timeout=10)
+                text += f"{answer['return']}\n"
+        if text:
+            (self.logs / f"guest-{name}.cpus.txt").write_text(text)
+
+    def _drop(self, name: str, reason: str) -> None:
+        """End a guest that failed; the next run that needs it boots it again."""
+        live = self._live.pop(name)
+        with contextlib.suppress(Refused):
+            self.machine.control.call("kill", name=name)
+        self._record(BootRecord(self.number, name, live.scheme, False, reason, live.seconds))
+
+    def _retire(self, name: str) -> None:
+        """End of a good guest's life: keep its log, record that it went well."""
+        control = self.machine.control
+        control.call("switch", run=[name])
+        try:
+            answer = control.call("dmesg", name=name, tag="end", timeout=SETTLE)
+            text = base64.b64decode(answer["out"])
+            (self.logs / f"guest-{name}.dmesg.txt").write_bytes(text)
+            found = console.scan(text)
+            if found:
+                raise Refused(f"the log of guest {name} says: {found[0].text}")
+        except Refused as refusal:
+            self._drop(name, self._look(name) or str(refusal))
+            return
+        if self._look(name):
+            self._drop(name, self._live[name].trouble)
+            return
+        live = self._live.pop(name)
+        control.call("kill", name=name)
+        self._record(BootRecord(self.number, name, live.scheme, True, "", live.seconds))
+
+    # Runs
+
+    def run(self, planned: PlannedRun, attempt: int) -> RunRecord:
+        """Make one try at a run; raises HostLost, and nothing else for what guests do."""
+        scheme, workload = self._schemes[planned.scheme], self._workloads[planned.workload]
+        names = [guest_name(planned.scheme, i) for i in range(planned.vms)]
+        try:
+            self._boot((planned.scheme, i) for i in range(planned.vms))
+            absent = [name for name in names if name not in self._live]
+            if absent:
+                return self.invalid(planned, attempt, f"guest {absent[0]} did not boot")
+            self._apply(scheme)
+            self._setup(names, workload)
+            self.machine.control.call("switch", run=names)
+            answer = self.machine.control.call(
+                "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
+                timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
+            self.machine.control.call("switch", run=[])
+        except Refused as refusal:
+            for name in names:
+                if name in self._live:
+                    self._drop(name, self._look(name) or str(refusal))
+            return self.invalid(planned, attempt, str(refusal))
+        return self._judge(planned, attempt, names, answer["guests"])
+
+    def _setup(self, names: list[str], workload: Workload) -> None:
+        """What a guest goes through once for a workload: its setup, one unmeasured run."""
+        fresh = [name for name in names if workload.name not in self._live[name].prepared]
+        if not fresh:
+            return
+        control = self.machine.control
+        control.call("switch", run=fresh)
+        if workload.setup:
+            waiting = [(name, control.submit(
+                "guest_exec", name=name, tag="setup", command=workload.setup,
+                timeout=workload.timeout_s)) for name in fresh]
+            for name, future in waiting:
+                answer = control.wait(future, workload.timeout_s + SETTLE, f"set up {name}")
+                if answer["status"] != 0:
+                    text = base64.b64decode(answer["out"]).decode(errors="replace").strip()
+                    raise Refused(f"the setup of {workload.name} failed in guest {name}"
+                                  f" with status {answer['status']}: {text[-200:]}")
+        if self.experiment.reps > 1:
+            control.call("round", guests=fresh, tag="warm", command=workload.command, repeat=False,
+                         timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
+        for name in fresh:
+            self._live[name].prepared.add(workload.name)
+
+    def _apply(self, scheme: Scheme) -> None:
+        """Write the scheme's host parameters; others get back what they had."""
+        control = self.machine.control
+        for name in {*scheme.host, *self._defaults}:
+            file = parameter_file(name)
+            if name not in self._defaults:
+                self._defaults[name] = control.read_file(file).decode().strip()
+            try:
+                control.write_file(file, scheme.host.get(name, self._defaults[name]))
+            except Refused as refusal:
+                raise Refused(f"host parameter {name} of scheme {scheme.name}"
+                              f" cannot be set: {refusal}") from None
+
+    def _judge(self, planned: PlannedRun, attempt: int, names: list[str],
+               answer: dict[str, Answer]) -> RunRecord:
+        """The record of a round, with outputs written; guests that failed are dropped."""
+        folder = Path("raw") / planned.run_id(attempt)
+        (self.out / folder).mkdir(parents=True, exist_ok=True)
+        guests, reasons = [], []
+        for name in names:
+            note = answer[name]
+            file = folder / f"{name}.out"
+            (self.out / file).write_bytes(base64.b64decode(note.get("out", "")))
+            guests.append(GuestRun(name, note.get("began"), note.get("ended"),
+                                   note.get("elapsed"), note.get("status"), str(file)))
+            trouble = self._look(name) or note["error"]
+            if trouble:
+                self._post_mortem(name)
+                self._drop(name, trouble)
+                reasons.append(trouble)
+            elif note.get("status"):
+                reasons.append(f"the command ended with status {note['status']} in guest {name}")
+            elif note.get("worst"):
+                reasons.append(f"the command ended with status {note['worst']} in guest {name}"
+                               " when it ran again as load")
+        host = self.machine.trouble()
+        if host:
+            raise HostLost(host)
+        share = overlap(guests)
+        if not reasons and share < MIN_OVERLAP:
+            reasons.append(f"only {share:.0%} of the measured time was overlapped")
+        return self._run_record(planned, attempt, reasons[0] if reasons else "",
+                                tuple(guests), share)
+
+    def invalid(self, planned: PlannedRun, attempt: int, reason: str) -> RunRecord:
+        """The record of a run that did not come about."""
+        return self._run_record(planned, attempt, reason, (), 0.0)
+
+    def _run_record(self, planned: PlannedRun, attempt: int, reason: str,
+                    guests: tuple[GuestRun, ...], share: float) -> RunRecord:
+        return RunRecord(
+            id=planned.run_id(attempt), boot=self.number, rep=planned.rep, attempt=attempt,
+            scheme=planned.scheme, workload=planned.workload, vms=planned.vms,
+            vcpus=self.experiment.vcpus, pcpus=self.experiment.pcpus, valid=not reason,
+            reason=reason, guests=guests, overlap=share)

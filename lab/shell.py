@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A console inside the KVM host or a guest: `./pvsync shell`."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from lab import backend as backends
+from lab import images, tsc
+from lab.errors import UsageError
+from lab.guest import GuestSpec, guest_command
+from lab.machine import HostSpec, die_with_parent, host_command
+from lab.model import Backend, Scheme
+from lab.progress import shown
+
+MEMORY = 2048
+GUEST_MEMORY = 512
+INNER = PurePosixPath("/run/pvsync")
+QEMU = ("/usr/bin/qemu-system-x86_64",)
+
+
+def interactive(argv: Sequence[str]) -> list[str]:
+    """The same machine with its console on this terminal; Ctrl-A X ends it."""
+    out: list[str] = []
+    for word in argv:
+        if out and out[-1] == "-serial":
+            out += ["mon:stdio"]
+        elif out and out[-1] == "-append":
+            out += [f"{word} pvsync.shell=1"]
+        else:
+            out.append(word)
+    return out
+
+
+def inner_script(scheme: Scheme, vcpus: int, kernel_size: int) -> str:
+    """Shell commands that start one guest inside the host, on the host's terminal."""
+    spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest)
+    argv = interactive(guest_command(QEMU, spec, INNER / "bzImage", PurePosixPath("/dev/vdb"),
+                                     INNER))
+    return (f"mkdir -p {INNER}/guests/shell; head -c {kernel_size} /dev/vdc >{INNER}/bzImage; "
+            + shlex.join(argv) + "; echo o >/proc/sysrq-trigger; sleep 30")
+
+
+def command(where: str, scheme: Scheme, backend: Backend, files: images.Images, *, vcpus: int,
+            pcpus: int, run: Path) -> list[str]:
+    """QEMU's argument list on this machine."""
+    if backend == "local":
+        if where == "host":
+            raise UsageError("with --backend local this machine is the host: you are in it")
+        spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest)
+        (run / "guests" / "shell").mkdir(parents=True)
+        return interactive(guest_command(
+            files.emulator, spec, PurePosixPath(files.guest_kernel),
+            PurePosixPath(files.guest_image), PurePosixPath(run)))
+    rate = tsc.khz() if backend == "tcg" else 0
+    host = HostSpec(backend, pcpus, MEMORY, files.host_kernel, files.host_image,
+                    files.guest_image, files.guest_kernel, files.emulator,
+                    args=(f"tsc_early_khz={rate}",) if rate else ())
+    argv = interactive(host_command(host, run, run))
+    if where == "guest":
+        script = run / "script"
+        script.write_text(inner_script(scheme, vcpus, files.guest_kernel.stat().st_size) + "\n")
+        argv += ["-drive", f"id=script,file={script},format=raw,if=none,readonly=on",
+                 "-device", "virtio-blk-pci,drive=script"]
+    return argv
+
+
+def run(where: str, scheme: Scheme, *, vcpus: int, pcpus: int, backend: str,
+        tree: Path | None, packages: tuple[str, ...]) -> None:
+    """Open the console; returns when the machine ends."""
+    if not sys.stdin.isatty():
+        raise UsageError("`shell` needs a terminal: run it from one")
+    chosen = backends.choose(backend)
+    with shown() as progress:
+        variant = "test" if scheme.test_only else "lab"
+        files = images.prepare(variant, tree, packages, progress)
+    print("The console follows; Ctrl-A X ends the machine.", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="pvsync-") as folder:
+        argv = command(where, scheme, chosen, files, vcpus=vcpus, pcpus=pcpus, run=Path(folder))
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            subprocess.run(argv, check=False, preexec_fn=die_with_parent)
+        finally:
+            signal.signal(signal.SIGINT, before)
+            os.system("stty sane 2>/dev/null")  # QEMU may leave it raw

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The comparison as text: schemes down, numbers of VMs across."""
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lab import stats
+from lab.model import Cell, Workload
+from lab.summary import Summary
+
+REFERENCE = "ticket"
+"""Speed-ups are also shown over this scheme, when it took part."""
+TEXT_WIDTH = 110
+
+
+def number(value: float) -> str:
+    """Three significant digits, never an exponent: 0.112, 12.3, 1,234."""
+    if value == 0:
+        return "0"
+    decimals = 0
+    while decimals < 6 and abs(value) * 10**decimals < 99.95:
+        decimals += 1
+    return f"{value:,.{decimals}f}"
+
+
+def percent(ratio: float) -> str:
+    """+12.3 %, -4.0 %, +212 %."""
+    value = 100 * ratio
+    return f"{value:+,.1f} %" if abs(value) < 99.95 else f"{value:+,.0f} %"
+
+
+def cell_text(cell: Cell) -> str:
+    """`1.23 ± 4 %  (+12.3 %)*`, or a dash without values."""
+    if cell.median is None:
+        return "-"
+    parts = [number(cell.median)]
+    if cell.spread is not None:
+        parts.append(f" ± {100 * cell.spread:.0f} %")
+    if cell.vs_baseline is not None:
+        parts.append(f"  ({percent(cell.vs_baseline)})")
+    return "".join(parts) + ("*" if cell.significant else "")
+
+
+def speedup(cell: Cell, reference: Cell) -> float | None:
+    """How many times faster than the reference; None without values."""
+    if not cell.median or not reference.median:
+        return None
+    ratio = reference.median / cell.median
+    return ratio if cell.better == "lower" else 1 / ratio
+
+
+def columns(vms: tuple[int, ...]) -> list[str]:
+    return [f"{count} VM" if count == 1 else f"{count} VMs" for count in vms]
+
+
+def rows(summary: Summary, workload: Workload) -> Iterator[tuple[str, list[str]]]:
+    """Scheme and its cells; the last row is the baseline's ideal."""
+    m = summary.results.manifest
+    for scheme in m.schemes:
+        cells = [summary.cell(scheme.label, workload.name, vms) for vms in m.vms]
+        yield scheme.label, [cell_text(cell) for cell in cells]
+    ideals = [summary.cell(m.baseline, workload.name, vms).ideal for vms in m.vms]
+    if any(ideal is not None for ideal in ideals):
+        yield "ideal", ["-" if ideal is None else number(ideal) for ideal in ideals]
+
+
+def speedup_rows(summary: Summary, workload: Workload) -> Iterator[tuple[str, list[str]]]:
+    """Scheme and its speed-ups over REFERENCE; nothing when that is not there."""
+    m = summary.results.manifest
+    if REFERENCE not in {scheme.label for scheme in m.schemes} or len(m.schemes) < 2:
+        return
+    for scheme in m.schemes:
+        ratios = [
+            speedup(
+                summary.cell(scheme.label, workload.name, vms),
+                summary.cell(REFERENCE, workload.name, vms),
+            )
+            for vms in m.vms
+        ]
+        yield scheme.label, ["-" if r is None else f"{r:.2f}" for r in ratios]
+
+
+def caption(summary: Summary, workload: Workload) -> str:
+    """What the figures of a workload's table are."""
+    m = summary.results.manifest
+    return (
+        f"{workload.name}: {workload.metric} ({workload.unit}), {workload.better} is better;"
+        f" {m.vcpus}-vCPU guests on {m.pcpus} pCPUs"
+    )
+
+
+def notes(summary: Summary) -> list[str]:
+    """What a reader of the table has to know; one sentence or two each."""
+    m = summary.results.manifest
+    lines = [
+        f"Cell: median ± half the inter-quartile range (difference from {m.baseline}).",
+        _star_note(summary),
+        _count_note(summary),
+    ]
+    if 1 in m.vms:
+        lines.append(
+            f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
+        )
+    lines += _invalid_notes(summary)
+    lines += [f"Warning: {warning}." for warning in summary.results.warnings]
+    if not summary.valid:
+        lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
+    return lines
+
+
+def _star_note(summary: Summary) -> str:
+    if not summary.comparisons:
+        return "Nothing was compared with the baseline."
+    plural = "comparison" if summary.comparisons == 1 else "comparisons"
+    text = f"* significant: {stats.TEST} ({summary.comparisons} {plural})."
+    most = max(len(cell.values) for cell in summary.cells)
+    if most < summary.smallest_n:
+        text += (
+            f" No star is possible here: it takes {summary.smallest_n} values a cell,"
+            f" and no cell has more than {most}."
+        )
+    return text
+
+
+def _count_note(summary: Summary) -> str:
+    m = summary.results.manifest
+    wanted = m.reps * m.boots
+    counts = Counter(len(cell.values) for cell in summary.cells)
+    asked = f"{m.reps} in each of {m.boots} host {'boot' if m.boots == 1 else 'boots'}"
+    if len(counts) == 1:
+        (n,) = counts
+        return f"n = {n} valid runs a cell ({asked} wanted)."
+    short = [
+        f"{cell.scheme}/{cell.workload}/{cell.vms} VMs has {len(cell.values)}"
+        for cell in summary.cells
+        if len(cell.values) < wanted
+    ]
+    text = f"n = {min(counts)} to {max(counts)} valid runs a cell ({asked} wanted)"
+    return text + (f"; too few: {', '.join(short)}." if short else ".")
+
+
+def _invalid_notes(summary: Summary) -> list[str]:
+    results, lines = summary.results, []
+    invalid = results.invalid()
+    if invalid:
+        lines.append(
+            f"{len(invalid)} of {len(results.runs)} runs were invalid and are in no figure:"
+            f" {_reasons([run.reason for run in invalid])}."
+        )
+    for kind in ("host", "guest"):
+        boots = [boot for boot in results.boots if bool(boot.guest) == (kind == "guest")]
+        failed = [boot.reason for boot in boots if not boot.ok]
+        if failed:
+            lines.append(
+                f"{len(failed)} of {len(boots)} {kind} boots failed: {_reasons(failed)}."
+            )
+    return lines
+
+
+def _reasons(reasons: list[str], most: int = 5) -> str:
+    counted = Counter(reason.rstrip(".: ") for reason in reasons).most_common()
+    shown = [f"{reason} ({count})" if count > 1 else reason for reason, count in counted[:most]]
+    if len(counted) > most:
+        shown.append(f"and {len(counted) - most} other reasons")
+    return "; ".join(shown)
+
+
+def render(summary: Summary) -> list[RenderableType]:
+    """What to print, in order."""
+    m = summary.results.manifest
+    parts: list[RenderableType] = []
+    for workload in m.workloads:
+        parts.append(_table(caption(summary, workload), "scheme", m.vms, rows(summary, workload)))
+        faster = list(speedup_rows(summary, workload))
+        if faster:
+            parts.append(_table(f"{workload.name}: speed-up over {REFERENCE}, times",
+                                "scheme", m.vms, iter(faster)))
+    parts += [Padding(Text(line), (0, 0, 0, 1)) for line in notes(summary)]
+    return parts
+
+
+def _table(
+    title: str, first: str, vms: tuple[int, ...], body: Iterator[tuple[str, list[str]]]
+) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table.add_column(first, no_wrap=True)
+    for name in columns(vms):
+        table.add_column(name, justify="right", no_wrap=True)
+    listed = list(body)
+    starred = [any(row[i].endswith("*") for _, row in listed) for i in range(len(vms))]
+    for label, plain in listed:
+        style = "dim" if label == "ideal" else None
+        cells = [
+            cell + " " if star and not cell.endswith("*") else cell
+            for cell, star in zip(plain, starred, strict=True)
+        ]
+        table.add_row(Text(label), *(_styled(cell) for cell in cells), style=style)
+    return table
+
+
+def _styled(cell: str) -> Text:
+    return Text(cell, style="bold" if cell.endswith("*") else "")
+
+
+def least_width(summary: Summary) -> int:
+    """Columns of a terminal that the table fits in for certain."""
+    return max(TEXT_WIDTH, 20 + 36 * len(summary.results.manifest.vms))
+
+
+def as_text(summary: Summary) -> str:
+    """table.txt: the same without colours, wide enough for every column."""
+    out = io.StringIO()
+    console = Console(
+        file=out, width=least_width(summary), color_system=None, force_terminal=False
+    )
+    for part in render(summary):
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs in the KVM host: starts guests and carries a round through them.
+
+Standard library only, one file, no policy: argument lists, kernel parameters
+and the order of runs all come from the lab. The control channel (a virtio
+port, or a Unix socket with `--socket`) carries one JSON object per line.
+Request {"id", "op", ...}; answer {"id", "ok": true, ...} or {"id", "ok":
+false, "error": one sentence}. Every operation ends by its own time limit.
+Times are seconds of this machine's monotonic clock.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+VERSION = 1
+CGROUPS = Path("/sys/fs/cgroup")
+LINE_LIMIT = 16 << 20
+PR_SET_PDEATHSIG = 1
+
+
+class Failure(Exception):
+    """An operation failed; the text is the answer's `error`."""
+
+
+def die_with_parent() -> None:
+    """Runs in a child before exec: it may not outlive this process."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Guest:
+    """One QEMU process, its QMP socket and its agent's socket."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.proc: asyncio.subprocess.Process | None = None
+        self.cgroup: Path | None = None
+        self.messages: asyncio.Queue[tuple[float, list[str]]] = asyncio.Queue()
+        self.agent: asyncio.StreamWriter | None = None
+        self.qmp_reader: asyncio.StreamReader | None = None
+        self.qmp_writer: asyncio.StreamWriter | None = None
+        self.qmp_lock = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        self.stopped = False
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, argv: list[str], cgroup: str) -> None:
+        """Spawn QEMU and connect; returns at the agent's hello."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for stale in ("qmp", "agent"):
+            (self.folder / stale).unlink(missing_ok=True)
+        if cgroup:
+            self.cgroup = CGROUPS / cgroup
+            self.cgroup.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "qemu.err").open("wb") as err:
+            self.proc = await asyncio.create_subprocess_exec(
+                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=err, stderr=err,
+                preexec_fn=self._enter, start_new_session=True)
+        reader, self.agent = await self._connect("agent")
+        self.tasks.append(asyncio.create_task(self._listen(reader)))
+        self.qmp_reader, self.qmp_writer = await self._connect("qmp")
+        await self.qmp_reader.readline()
+        await self.qmp("qmp_capabilities")
+
+    def _enter(self) -> None:
+        die_with_parent()
+        if self.cgroup is not None:
+            (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))
+
+    async def _connect(self, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        path = str(self.folder / what)
+        while True:
+            if self.proc is not None and self.proc.returncode is not None:
+                raise Failure(f"QEMU of guest {self.name} ended at once: {self.stderr()}")
+            with contextlib.suppress(OSError):
+                return await asyncio.open_unix_connection(path, limit=LINE_LIMIT)
+            await asyncio.sleep(0.05)
+
+    def stderr(self) -> str:
+        """What QEMU printed, last 500 characters."""
+        with contextlib.suppress(OSError):
+            return (self.folder / "qemu.err").read_text(errors="replace")[-500:].strip()
+        return ""
+
+    async def end(self) -> str:
+        """How QEMU ended, once its agent's socket has closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                if self.proc is not None:
+                    await self.proc.wait()
+        code = self.proc.returncode if self.proc is not None else None
+        how = {None: "closed its channel", 0: "reset itself"}.get(code, f"ended with status {code}")
+        return f"{how}{': ' if self.stderr() else ''}{self.stderr()}"
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while line := await reader.readline():
+                words = line.decode(errors="replace").split()
+                if words:
+                    self.messages.put_nowait((time.monotonic(), words))
+        self.messages.put_nowait((time.monotonic(), ["gone"]))
+
+    def send(self, *words: str) -> None:
+        """One line to the agent."""
+        if self.agent is None:
+            raise Failure(f"guest {self.name} has no agent")
+        self.agent.write((" ".join(words) + "\n").encode())
+
+    async def expect(self, verb: str, ident: str) -> tuple[float, list[str]]:
+        """Wait for `verb ident ...`; other lines are dropped."""
+        while True:
+            when, words = await self.messages.get()
+            if words[0] == "gone":
+                self.messages.put_nowait((when, words))
+                raise Failure(f"guest {self.name} died: its virtual machine {await self.end()}")
+            if words[0] == verb and (verb == "hello" or words[1:2] == [ident]):
+                return when, words[2:] if verb != "hello" else words[1:]
+
+    async def output(self, ident: str) -> str:
+        """The `out` lines up to `end`, still base64, joined."""
+        parts: list[str] = []
+        while True:
+            when, words = await self.messages.get()
+            if words[0] == "gone":
+                self.messages.put_nowait((when, words))
+                raise Failure(f"guest {self.name} died while it sent its output")
+            if words[:2] == ["out", ident] and len(words) > 2:
+                parts.append(words[2])
+            elif words[:2] == ["end", ident]:
+                return "".join(parts)
+
+    async def qmp(self, command: str, **arguments: Any) -> Any:
+        """One QMP command; events are skipped."""
+        if self.qmp_writer is None or self.qmp_reader is None:
+            raise Failure(f"guest {self.name} has no QMP socket")
+        async with self.qmp_lock:
+            body = {"execute": command, "arguments": arguments}
+            self.qmp_writer.write(json.dumps(body).encode() + b"\n")
+            while line := await self.qmp_reader.readline():
+                answer = json.loads(line)
+                if "return" in answer:
+                    return answer["return"]
+                if "error" in answer:
+                    raise Failure(f"QMP {command}: {answer['error'].get('desc')}")
+        raise Failure(f"guest {self.name} closed its QMP socket")
+
+    async def kill(self) -> None:
+        """End QEMU, by force; close everything."""
+        if self.proc is not None and self.proc.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.proc.kill()
+            await self.proc.wait()
+        for task in self.tasks:
+            task.cancel()
+        for writer in (self.agent, self.qmp_writer):
+            if writer is not None:
+                writer.close()
+        if self.cgroup is not None:
+            with contextlib.suppress(OSError):
+                self.cgroup.rmdir()
+
+
+class Daemon:
+    """The operations, each an `op_*` coroutine of keyword arguments."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.guests: dict[str, Guest] = {}
+        self.closing = asyncio.Event()
+
+    def guest(self, name: str) -> Guest:
+        if name not in self.guests:
+            raise Failure(f"there is no guest {name}")
+        return self.guests[name]
+
+    async def op_hello(self) -> dict[str, Any]:
+        """Who answers: kernel, CPUs, clock source, free MiB, KVM, groups of CPU time."""
+        clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        pages, size = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return {"version": VERSION, "kernel": os.uname().release, "cpus": os.cpu_count(),
+                "clocksource": clock.read_text().strip() if clock.exists() else "",
+                "free_mib": pages * size >> 20, "kvm": os.access("/dev/kvm", os.R_OK | os.W_OK),
+                "cgroups": self.groups()}
+
+    @staticmethod
+    def groups() -> bool:
+        """Whether guests can have CPU groups of their own (cgroup 2, controller cpu)."""
+        control = CGROUPS / "cgroup.subtree_control"
+        with contextlib.suppress(OSError):
+            if "cpu" in control.read_text().split():
+                return os.access(CGROUPS, os.W_OK)
+            control.write_text("+cpu")
+            return True
+        return False
+
+    async def op_exec(self, argv: list[str], timeout: float = 60) -> dict[str, Any]:
+        """Run a program here; standard output and error are joined."""
+        proc = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent)
+        try:
+            out, _ = await asyncio.wait_for(proc.communicate(), timeout)
+        except TimeoutError:
+            os.killpg(proc.pid, signal.SIGKILL)
+            await proc.wait()
+            raise Failure(f"{argv[0]} did not end within {timeout:g} s") from None
+        return {"status": proc.returncode, "out": base64.b64encode(out).decode()}
+
+    async def op_read(self, path: str, offset: int = 0, limit: int = 1 << 20) -> dict[str, Any]:
+        """A file's bytes from `offset` on, base64; empty when it is missing."""
+        data = b""
+        with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
+            if offset:
+                file.seek(offset)
+            data = file.read(limit)
+        return {"data": base64.b64encode(data).decode()}
+
+    async def op_write(self, path: str, text: str) -> dict[str, Any]:
+        """Write `text` to an existing file such as a kernel parameter."""
+        Path(path).write_text(text)
+        return {}
+
+    async def op_copy(self, source: str, path: str, size: int) -> dict[str, Any]:
+        """The first `size` bytes of a disk into a file."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with Path(source).open("rb") as disk, Path(path).open("wb") as file:
+            file.write(disk.read(size))
+        return {}
+
+    async def op_start(self, name: str, argv: list[str], cgroup: str = "",
+                       timeout: float = 120) -> dict[str, Any]:
+        """Start a guest; answers when its agent said hello."""
+        if name in self.guests:
+            await self.op_kill(name)
+        guest = self.guests[name] = Guest(name, self.work / "guests" / name)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                await guest.start(argv, cgroup)
+                when, words = await guest.expect("hello", "")
+        except TimeoutError:
+            raise Failure(f"guest {name} did not answer within {timeout:g} s") from None
+        return {"seconds": when - began, "kernel": words[0] if words else ""}
+
+    async def op_kill(self, name: str) -> dict[str, Any]:
+        """End a guest; its console file stays."""
+        guest = self.guests.pop(name, None)
+        if guest is not None:
+            await guest.kill()
+        return {}
+
+    async def op_qmp(self, name: str, command: str, arguments: dict[str, Any] | None = None,
+                     timeout: float = 20) -> dict[str, Any]:
+        """One QMP command to a guest's QEMU."""
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self.guest(name).qmp(command, **(arguments or {}))
+        except TimeoutError:
+            raise Failure(f"QEMU of guest {name} did not answer {command}") from None
+        return {"return": answer}
+
+    async def op_switch(self, run: list[str], timeout: float = 30) -> dict[str, Any]:
+        """Let exactly the guests named run; the others are stopped by QMP."""
+        async def one(guest: Guest, stop: bool) -> None:
+            if guest.stopped == stop:
+                return
+            guest.stopped = stop
+            # One that has died needs no stop, and its round has said so already.
+            with contextlib.suppress(*((Failure, OSError) if stop else ())):
+                await guest.qmp("stop" if stop else "cont")
+        try:
+            async with asyncio.timeout(timeout):
+                rest = [guest for name, guest in self.guests.items() if name not in run]
+                await asyncio.gather(*(one(guest, True) for guest in rest))
+                await asyncio.gather(*(one(self.guest(name), False) for name in run))
+        except TimeoutError:
+            raise Failure(f"a guest's QEMU did not stop or go on within {timeout:g} s") from None
+        return {}
+
+    async def op_guest_exec(self, name: str, tag: str, command: str,
+                            timeout: float = 60) -> dict[str, Any]:
+        """Run a command once in one guest."""
+        guest = self.guest(name)
+        encoded = base64.b64encode(command.encode()).decode()
+        async with guest.turn:
+            try:
+                async with asyncio.timeout(timeout):
+                    guest.send("exec", tag, encoded)
+                    _, words = await guest.expect("done", tag)
+                    out = await guest.output(tag)
+            except TimeoutError:
+                raise Failure(f"guest {name} did not end the command in {timeout:g} s") from None
+        return {"status": int(words[0]), "elapsed": int(words[1]) / 1e6, "out": out}
+
+    async def op_dmesg(self, name: str, tag: str, timeout: float = 30) -> dict[str, Any]:
+        """A guest's kernel log."""
+        guest = self.guest(name)
+        async with guest.turn:
+            try:
+                async with asyncio.timeout(timeout):
+                    guest.send("dmesg", tag)
+                    return {"out": await guest.output(tag)}
+            except TimeoutError:
+                raise Failure(f"guest {name} did not send its log in {timeout:g} s") from None
+
+    async def op_round(self, guests: list[str], tag: str, command: str, timeout: float,
+                       repeat: bool = True, settle: float = 30) -> dict[str, Any]:
+        """Barrier, the command in all guests at once, stop; see guest-init.
+
+        `timeout` bounds the measured part, `settle` each of the two barriers.
+        `guests` in the answer: name to what is known of it; `error` is empty
+        when that guest went through the whole round.
+        """
+        found = [self.guest(name) for name in guests]
+        encoded = base64.b64encode(command.encode()).decode()
+        results: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in found}
+        if await self._phase(found, results, settle, "get ready", self._prepare, tag, encoded):
+            mode = "repeat" if repeat else "once"
+            await self._phase(found, results, timeout, "end its run", self._measure, tag, mode)
+        alive = [g for g in found if "ready" in results[g.name]]
+        await self._phase(alive, results, settle, "stop", self._stop, tag)
+        return {"guests": results}
+
+    async def _phase(self, guests: list[Guest], results: dict[str, dict[str, Any]], limit: float,
+                     what: str, step: Any, *args: str) -> bool:
+        """One step in all guests; true when all of them did it in time.
+
+        The first guest that dies ends the phase for all: a round in which
+        not every guest takes part is worth nothing.
+        """
+        tasks = {asyncio.create_task(step(g, results[g.name], *args)): g for g in guests}
+        if not tasks:
+            return False
+        finished, late = await asyncio.wait(
+            tasks, timeout=limit, return_when=asyncio.FIRST_EXCEPTION)
+        failed = [t for t in finished if t.exception() is not None]
+        for task in failed:
+            note = results[tasks[task].name]
+            note["error"] = note["error"] or str(task.exception())
+        for task in late:
+            task.cancel()
+            note = results[tasks[task].name]
+            if not failed:      # else it was only cut short
+                note["error"] = note["error"] or (
+                    f"guest {tasks[task].name} did not {what} within {limit:g} s")
+        await asyncio.gather(*late, return_exceptions=True)
+        return not failed and not late
+
+    async def _prepare(self, guest: Guest, note: dict[str, Any], tag: str, encoded: str) -> None:
+        guest.send("prepare", tag, encoded)
+        note["ready"], _ = await guest.expect("ready", tag)
+
+    async def _measure(self, guest: Guest, note: dict[str, Any], tag: str, mode: str) -> None:
+        guest.send("go", tag, mode)
+        note["began"], _ = await guest.expect("began", tag)
+        note["ended"], words = await guest.expect("ended", tag)
+        note["status"], note["elapsed"] = int(words[0]), int(words[1]) / 1e6
+
+    async def _stop(self, guest: Guest, note: dict[str, Any], tag: str) -> None:
+        guest.send("stop", tag)
+        note["stopped"], words = await guest.expect("stopped", tag)
+        note["runs"], note["worst"] = int(words[0]), int(words[1])
+        note["out"] = await guest.output(tag)
+
+    async def op_quit(self) -> dict[str, Any]:
+        """End all guests, then this process; a machine is powered off."""
+        for name in list(self.guests):
+            await self.op_kill(name)
+        self.closing.set()
+        return {}
+
+    async def answer(self, line: bytes, writer: asyncio.StreamWriter) -> None:
+        """Carry out one request."""
+        ident: Any = None
+        try:
+            request = json.loads(line)
+            ident = request.pop("id")
+            op = request.pop("op")
+            method = getattr(self, f"op_{op}", None)
+            if method is None:
+                raise Failure(f"hostd does not know {op}")
+            body = {"id": ident, "ok": True, **await method(**request)}
+        except (Failure, OSError, ValueError, TypeError, KeyError) as error:
+            body = {"id": ident, "ok": False, "error": str(error)}
+        writer.write(json.dumps(body).encode() + b"\n")
+        await writer.drain()
+
+
+def find_port(name: str) -> str:
+    """Device node of the virtio port with this name."""
+    for entry in Path("/sys/class/virtio-ports").glob("*/name"):
+        if entry.read_text().strip() == name:
+            return f"/dev/{entry.parent.name}"
+    raise SystemExit(f"hostd: no virtio port is named {name}")
+
+
+async def open_port(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The two directions of a virtio port, which may be opened once only."""
+    loop = asyncio.get_running_loop()
+    file = open(path, "r+b", buffering=0)  # noqa: SIM115 (stays open until the end)
+    reader = asyncio.StreamReader(limit=LINE_LIMIT)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    twin = os.fdopen(os.dup(file.fileno()), "wb", buffering=0)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, twin)
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def serve(args: argparse.Namespace) -> None:
+    """Answer requests until `quit` or the end of the channel."""
+    daemon = Daemon(Path(args.work))
+    if args.socket:
+        reader, writer = await asyncio.open_unix_connection(args.socket, limit=LINE_LIMIT)
+    else:
+        reader, writer = await open_port(find_port(args.port))
+    writer.write(json.dumps({"event": "up", **await daemon.op_hello()}).encode() + b"\n")
+    running: set[asyncio.Task[None]] = set()
+    closing = asyncio.create_task(daemon.closing.wait())
+    while not daemon.closing.is_set():
+        read = asyncio.create_task(reader.readline())
+        await asyncio.wait({read, closing}, return_when=asyncio.FIRST_COMPLETED)
+        if not read.done():
+            read.cancel()
+            break
+        line = read.result()
+        if not line:
+            await daemon.op_quit()
+            break
+        task = asyncio.create_task(daemon.answer(line, writer))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    await asyncio.sleep(0.1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Starts guests for the pvsync lab.")
+    parser.add_argument("--port", default="pvsync.control", help="name of the virtio port")
+    parser.add_argument("--socket", default="", help="Unix socket to connect to instead")
+    parser.add_argument("--work", required=True, help="folder for sockets and consoles")
+    args = parser.parse_args()
+    Path(args.work).mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        os.nice(-10)
+    asyncio.run(serve(args))
+    if args.socket:
+        shutil.rmtree(Path(args.work) / "guests", ignore_errors=True)
+    elif os.getpid() == 1:
+        Path("/proc/sysrq-trigger").write_text("o")
+        time.sleep(30)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks of the kernel that need it built, most of them running in guests.
+
+One kernel serves them all, the `test` variant, so that a fresh machine
+builds once. `--soak SECONDS` runs the long forms.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import paths
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `./pvsync run` left."""
+
+    status: int
+    directory: Path
+    output: str
+    """Standard output and error."""
+    summary: dict[str, Any]
+    """summary.json."""
+
+    def guest_output(self, scheme: str) -> str:
+        """Output of the valid runs of one scheme, all guests."""
+        found = []
+        for line in (self.directory / "runs.jsonl").read_text().splitlines():
+            run = json.loads(line)
+            if run["scheme"] == scheme and run["valid"]:
+                found += [(self.directory / guest["output"]).read_text() for guest in run["guests"]]
+        return "".join(found)
+
+    def cell(self, scheme: str, vms: int = 1) -> dict[str, Any]:
+        """One cell of the summary."""
+        (cell,) = (c for c in self.summary["cells"] if (c["scheme"], c["vms"]) == (scheme, vms))
+        return dict(cell)
+
+
+Lab = Callable[..., Result]
+
+
+@pytest.fixture
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Runs `./pvsync run` with the arguments given, into a directory of its own."""
+
+    def run(*arguments: str) -> Result:
+        directory = tmp_path_factory.mktemp("results") / time.strftime("%H%M%S")
+        command = [str(paths.ROOT / "pvsync"), "run", *arguments, "--out", str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        output = done.stdout + done.stderr
+        print(output)
+        summary = directory / "summary.json"
+        assert summary.exists(), output
+        return Result(done.returncode, directory, output, json.loads(summary.read_text()))
+
+    return run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", type=int, metavar="SECONDS", help="length of the long checks")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "soak: runs with --soak only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long checks with --soak, the others without: nothing is skipped silently."""
+    soak = config.getoption("--soak") is not None
+    left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

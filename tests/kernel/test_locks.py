@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The spinlocks in guests: selection, counters, exclusion; and that the lab can fail."""
+
+import re
+
+import pytest
+
+from tests.kernel.conftest import HERE, Lab
+
+PROBE = """
+dmesg | grep -a 'pvsync:'
+cd /sys/kernel/debug/pvsync && grep . counters
+echo 1 >lock_stat && hackbench -g 2 -l 50 >/dev/null && echo 0 >lock_stat && grep . counters
+hackbench -g 1 -l 20 >/dev/null && grep . counters
+for bad in 2 x -1; do echo $bad >lock_stat && echo took $bad; done
+echo 5 >counters && echo took 5
+echo 0 >counters && grep . counters
+true
+"""
+COUNTER = re.compile(r"^(lock_\w+) (\d+)$", re.MULTILINE)
+SECTIONS = 4
+"""How often PROBE shows the counters: at first, counted, not counted, cleared."""
+
+
+def counters(output: str) -> list[dict[str, int]]:
+    """The counters as PROBE showed them, in its order."""
+    shown = [(name, int(value)) for name, value in COUNTER.findall(output)]
+    size = len(shown) // SECTIONS
+    assert size and len(shown) == SECTIONS * size, output
+    return [dict(shown[start : start + size]) for start in range(0, len(shown), size)]
+
+
+def test_every_parameter_value(lab: Lab) -> None:
+    result = lab(str(HERE / "parameters.toml"), "--cmd", PROBE)
+    assert result.status == 0, result.output
+    said = {
+        "pvqspinlock": "spinlocks: qspinlock",
+        "qspinlock": "spinlocks: qspinlock",
+        "tas": "spinlocks: tas",
+        "ticket": "spinlocks: ticket",
+        "pmt": "spinlocks: pmt",
+        "pmt-0": "tau 0 ns is 0 spins",
+        "pmt-inf": "tau is infinite",
+        "lock-unknown": "pvsync.lock=nonsense is not known, spinlocks stay as they are",
+        "tau-wrong": "pvsync.tau=2us is not a number of nanoseconds nor inf",
+    }
+    for scheme, line in said.items():
+        output = result.guest_output(scheme)
+        assert line in output, f"{scheme}: {output}"
+        assert "took" not in output, f"{scheme} accepted a wrong value"
+        first, counted, uncounted, cleared = counters(output)
+        assert set(first.values()) == {0}, f"{scheme} counts before it is asked to"
+        assert counted["lock_acquisitions"] > 10_000, scheme
+        assert uncounted == counted, f"{scheme} goes on counting"
+        assert set(cleared.values()) == {0}
+    assert "spinlocks: qspinlock" in result.guest_output("lock-unknown")
+    assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("pmt"))
+    assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("tau-wrong"))
+
+
+def test_broken_lock_is_caught(lab: Lab) -> None:
+    result = lab("busted")
+    assert result.status == 1, result.output
+    assert not result.summary["valid"]
+    assert len(result.cell("ticket")["values"]) == 1, "the good lock must pass beside it"
+    assert not result.cell("busted")["values"], "the broken lock passed"
+    assert result.cell("busted")["invalid_runs"] > 0
+
+
+def test_every_lock_excludes_with_8_vcpus(lab: Lab) -> None:
+    result = lab(str(HERE / "torture.toml"))
+    assert result.status == 0, result.output
+    for cell in result.summary["cells"]:
+        assert cell["median"] > 1000, f"{cell['scheme']} hardly moved"
+
+
+def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
+    result = lab(str(HERE / "aa.toml"))
+    assert result.status == 0, result.output
+    assert [cell["scheme"] for cell in result.summary["cells"]].count("pmt:2") == 2
+    assert not any(cell["significant"] for cell in result.summary["cells"])
+
+
+@pytest.mark.soak
+def test_torture_with_8_vcpus(lab: Lab) -> None:
+    result = lab("torture8")
+    assert result.status == 0, result.output

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Shared fixtures. Nothing here starts a machine or touches the real cache."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test has a cache of its own."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("PVSYNC_CACHE", str(cache))
+    monkeypatch.delenv("PVSYNC_TREE", raising=False)
+    return cache

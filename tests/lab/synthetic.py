@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Result directories as the runner would leave them, made without a machine."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from lab.model import BootRecord, GuestRun, Manifest, RunRecord, Scheme, Workload
+
+HACKBENCH = Workload(
+    name="hackbench",
+    about="messages",
+    command="hackbench -g 2",
+    metric="time",
+    unit="s",
+    better="lower",
+    pattern=r"(?m)^Time: (?P<value>[0-9]+\.?[0-9]*)\s*$",
+    timeout_s=60,
+)
+THROUGHPUT = replace(
+    HACKBENCH,
+    name="dbench",
+    command="dbench 4",
+    metric="throughput",
+    unit="MB/s",
+    better="higher",
+    pattern=r"Throughput (?P<value>[0-9.]+) MB/sec",
+)
+
+
+def scheme(label: str) -> Scheme:
+    name = label.partition(":")[0]
+    return Scheme(name, f"about {label}", (f"pvsync.lock={name}",), label=label)
+
+
+def steady(scheme_label: str, vms: int, guest: int, rng: random.Random) -> float:
+    """A plausible figure: ticket collapses with the number of VMs, pmt does not."""
+    slow = {"pvqspinlock": 1.1, "ticket": 3.0, "pmt": 1.0, "tas": 1.2}.get(scheme_label, 1.15)
+    base = 1.0 if vms == 1 else slow ** (vms - 1) * vms
+    return base * (1 + 0.01 * guest) * rng.lognormvariate(0, 0.06)
+
+
+@dataclass
+class Synthetic:
+    """What to make up; `write` leaves a complete directory."""
+
+    schemes: tuple[str, ...] = ("pvqspinlock", "ticket", "pmt")
+    workload: Workload = HACKBENCH
+    vms: tuple[int, ...] = (1, 2, 3)
+    reps: int = 5
+    boots: int = 2
+    seed: int = 1
+    value: Callable[[str, int, int, random.Random], float] = steady
+    invalid: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(scheme, VMs) to the reason of one extra invalid run there."""
+    lost: frozenset[tuple[str, int]] = frozenset()
+    """Cells that miss their last run."""
+
+    def manifest(self) -> Manifest:
+        return Manifest(
+            experiment="synthetic",
+            schemes=tuple(scheme(label) for label in self.schemes),
+            workloads=(self.workload,),
+            kernel="6.12.0-pvsync 0123456789ab",
+            base_version="6.12.0",
+            config_hash="ba9876543210",
+            qemu="QEMU emulator version 11.1.3",
+            machine="Some CPU, 2 cores, 8 GiB",
+            backend="tcg",
+            commit="0000000",
+            command=("pvsync", "run", "synthetic"),
+            created="2026-01-02T03:04:05Z",
+            vms=self.vms,
+            vcpus=2,
+            pcpus=2,
+            reps=self.reps,
+            boots=self.boots,
+            baseline=self.schemes[0],
+        )
+
+    def write(self, directory: Path) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "manifest.json").write_text(json.dumps(asdict(self.manifest())))
+        rng = random.Random(self.seed)
+        runs = []
+        for boot in range(self.boots):
+            for rep in range(self.reps):
+                for label in self.schemes:
+                    for vms in self.vms:
+                        last = boot == self.boots - 1 and rep == self.reps - 1
+                        if last and (label, vms) in self.lost:
+                            continue
+                        runs.append(self._run(directory, label, vms, boot, rep, rng))
+        for (label, vms), reason in self.invalid.items():
+            bad = self._run(directory, label, vms, 0, 99, rng)
+            runs.append(replace(bad, id=bad.id + "-bad", valid=False, reason=reason))
+        boots = [BootRecord(n, "", "", True, "", 4.0) for n in range(self.boots)]
+        _lines(directory / "runs.jsonl", runs)
+        _lines(directory / "boots.jsonl", boots)
+        return directory
+
+    def _run(
+        self, directory: Path, label: str, vms: int, boot: int, rep: int, rng: random.Random
+    ) -> RunRecord:
+        run_id = f"b{boot}-{label.replace(':', '_')}-{vms}-r{rep}"
+        guests = []
+        for guest in range(vms):
+            value = self.value(label, vms, guest, rng)
+            output = directory / "raw" / run_id / f"g{guest}.out"
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(_output(self.workload, value))
+            name = f"raw/{run_id}/g{guest}.out"
+            guests.append(GuestRun(f"g{guest}", 1.0, 1.0 + value, value, 0, name))
+        return RunRecord(
+            id=run_id, boot=boot, rep=rep, attempt=0, scheme=label, workload=self.workload.name,
+            vms=vms, vcpus=2, pcpus=2, valid=True, reason="", guests=tuple(guests), overlap=1.0,
+        )
+
+
+def _output(workload: Workload, value: float) -> str:
+    if workload.name == "hackbench":
+        return f"Running in process mode\nTime: {value:.6f}\n"
+    if workload.name == "dbench":
+        return f"Throughput {value:.6f} MB/sec  4 clients\n"
+    return "done\n"
+
+
+def _lines(path: Path, records: list[RunRecord] | list[BootRecord]) -> None:
+    path.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: exit statuses, and one clear sentence for what is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import cli, config, images, paths
+from lab.errors import LabError, UsageError
+from lab.images import Images
+from lab.model import Experiment
+from tests.lab.synthetic import Synthetic
+
+FILES = replace(
+    images.PLACEHOLDERS, kernel="6.12.0-pvsync 0123456789ab", qemu="QEMU emulator version 11.1.3"
+)
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run the command line in this process: status, output, errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pvsync", *arguments])
+        try:
+            status = cli._guarded()
+        except SystemExit as leave:
+            status = leave.code if isinstance(leave.code, int) else 1
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+@dataclass
+class FakeRunner:
+    """Stands in for lab.runner: remembers what it was asked, leaves what it was told."""
+
+    made: Synthetic = field(default_factory=lambda: Synthetic(reps=1, boots=1))
+    error: BaseException | None = None
+    files: Images = FILES
+    calls: list[tuple[Experiment, Path, Any]] = field(default_factory=list)
+
+    def run(
+        self, experiment: Experiment, directory: Path, options: Any, progress: Any, files: Any
+    ) -> None:
+        self.calls.append((experiment, directory, options))
+        self.made.write(directory)
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
+    fake = FakeRunner()
+    module = types.ModuleType("lab.runner")
+    module.run = fake.run  # type: ignore[attr-defined]
+    module.dry_run = lambda experiment, **_: [f"would run {experiment.name}"]  # type: ignore[attr-defined]
+    module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lab.runner", module)
+    monkeypatch.setattr("lab.runner", module, raising=False)
+    monkeypatch.setattr(images, "prepare", lambda *_: fake.files)
+    monkeypatch.chdir(tmp_path)
+    return fake
+
+
+def one_sentence(text: str) -> bool:
+    return text.startswith("pvsync: ") and text.count("\n") == 1 and text[-2] in ".?!"
+
+
+def test_list(call: Call) -> None:
+    status, out, _ = call("list")
+    assert status == 0
+    for name in ("demo", "torture8", "pmt-inf", "dbench-tmpfs", "nopvspin"):
+        assert name in out
+    assert "pvsync.lock=busted" not in out
+
+
+def test_help(call: Call) -> None:
+    assert call("--help")[0] == 0
+    for command in ("build", "list", "run", "report", "shell", "series"):
+        assert command in call("--help")[1]
+        assert call(command, "--help")[0] == 0
+    status, _, err = call()
+    assert status == 2 and "Commands:" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rnu",), "No such command 'rnu'"),
+        (("run",), "Missing argument 'EXPERIMENT'"),
+        (("run", "lcoks"), "did you mean 'locks'?"),
+        (("run", "demo", "--schemes", "pmt,tickt"), "did you mean 'ticket'?"),
+        (("run", "demo", "--schemes", "pmt,,tas"), "has an empty name in it"),
+        (("run", "demo", "--schemes", ""), "schemes must name at least one"),
+        (("run", "demo", "--workload", "hackbnch"), "did you mean 'hackbench'?"),
+        (("run", "demo", "--vms", "1,x"), "'1,x' is no list of numbers such as 1,2,3"),
+        (("run", "demo", "--vms", "0"), "vms must be from 1 to 64, not 0"),
+        (("run", "demo", "--vcpus", "two"), "'two' is not a valid integer"),
+        (("run", "demo", "--reps", "0"), "reps must be from 1"),
+        (("run", "demo", "--backend", "xen"), "'xen' is not one of 'auto', 'tcg', 'kvm', 'local'"),
+        (("run", "demo", "--sceme", "pmt"), "No such option '--sceme'"),
+        (("run", "demo", "--cmd", ""), "--cmd needs a command"),
+        (("run", "demo", "--cmd", "true", "--workload", "hackbench"), "not both"),
+        (("run", "demo", "--out", "a", "--resume", "b"), "not both"),
+        (("run", "demo", "--resume", "none"), "There is no directory none"),
+        (("report", "none"), "There is no directory none"),
+        (("report",), "Missing argument 'DIR'"),
+        (("shell", "gest"), "'gest' is not one of 'host', 'guest'"),
+        (("shell", "--scheme", "pmtt"), "did you mean 'pmt'?"),
+        (("shell", "--vcpus", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_usage(
+    call: Call, runner: FakeRunner, arguments: tuple[str, ...], message: str
+) -> None:
+    status, out, err = call(*arguments)
+    assert (status, out) == (2, "")
+    assert message in err and one_sentence(err)
+    assert not runner.calls
+
+
+def test_run_and_report(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    status, out, _ = call("run", "demo", "--schemes", "pmt,pmt", "--vms", "1,3", "--out", "here",
+                          "--cmd", "make -j2", "--seed", "5", "--backend", "tcg")
+    assert status == 0
+    (experiment, directory, options), = runner.calls
+    assert [scheme.label for scheme in experiment.schemes] == ["pmt", "pmt:2"]
+    assert (experiment.vms, experiment.workloads[0].command) == ((1, 3), "make -j2")
+    assert (directory, options.seed, options.backend, options.resume) == (
+        Path("here"), 5, "tcg", False)
+    assert options.command[:3] == ("./pvsync", "run", "demo")
+    assert "hackbench: time (s)" in out and out.endswith("Report: here/report.html\n")
+    assert json.loads((tmp_path / "here" / "summary.json").read_text())["valid"]
+
+
+def test_invalid_run_is_status_1(call: Call, runner: FakeRunner) -> None:
+    runner.made = Synthetic(reps=1, boots=1, lost=frozenset({("pmt", 2)}))
+    status, out, _ = call("run", "demo", "--out", "here")
+    assert status == 1 and "NOT VALID" in out
+    assert call("report", "here")[0] == 1
+
+
+def test_default_directory(call: Call, runner: FakeRunner) -> None:
+    assert call("run", "demo")[0] == 0
+    ((_, directory, _),) = runner.calls
+    assert directory.parent == Path("results") and directory.name.startswith("demo-")
+
+
+def test_existing_directory_is_left_alone(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "thesis.txt").write_text("precious")
+    status, _, err = call("run", "demo", "--out", "here")
+    assert status == 2 and "here exists: continue there with --resume here" in err
+    assert not runner.calls
+    (tmp_path / "empty").mkdir()
+    assert call("run", "demo", "--out", "empty")[0] == 0
+
+
+def test_dry_run_runs_nothing(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    assert call("run", "demo", "--dry-run") == (0, "would run demo\n", "")
+    assert not runner.calls and not (tmp_path / "results").exists()
+
+
+def test_interrupted(call: Call, runner: FakeRunner) -> None:
+    runner.error = KeyboardInterrupt()
+    status, _, err = call("run", "demo", "--vms", "1", "--out", "my dir")
+    assert status == 130
+    assert err.splitlines()[-1] == (
+        "Interrupted. Continue with: ./pvsync run demo --vms 1 --resume 'my dir'"
+    )
+
+
+def test_lab_error_is_status_1(call: Call, runner: FakeRunner) -> None:
+    runner.error = LabError("the host died")
+    assert call("run", "demo")[::2] == (1, "pvsync: the host died.\n")
+    runner.error = UsageError("qemu is missing")
+    assert call("run", "demo", "--out", "x")[::2] == (2, "pvsync: qemu is missing.\n")
+
+
+def test_full_disk_is_one_sentence(call: Call, runner: FakeRunner) -> None:
+    runner.error = OSError(28, "No space left on device", "runs.jsonl")
+    assert call("run", "demo")[::2] == (1, "pvsync: runs.jsonl: No space left on device.\n")
+
+
+def begun(tmp_path: Path, experiment: Experiment) -> Path:
+    """A directory that was begun with this experiment."""
+    made = Synthetic(reps=1, boots=1)
+    made.write(tmp_path / "old")
+    manifest = replace(
+        made.manifest(), experiment=experiment.name, schemes=experiment.schemes,
+        workloads=experiment.workloads, vms=experiment.vms, vcpus=experiment.vcpus,
+        pcpus=experiment.pcpus, reps=experiment.reps, boots=experiment.boots,
+        baseline=experiment.schemes[0].label,
+    )
+    (tmp_path / "old" / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    return tmp_path / "old"
+
+
+def test_resume(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    directory = begun(tmp_path, config.experiment("demo"))
+    cli.check_resume(directory, config.experiment("demo"), "tcg")
+    call("run", "demo", "--resume", str(directory), "--backend", "tcg")
+    ((_, where, options),) = runner.calls
+    assert where == directory and options.resume
+
+
+@pytest.mark.parametrize("change", [{"kernel": "6.12.0-pvsync other"}, {"qemu": "9.0"}])
+def test_resume_with_another_kernel(
+    call: Call, runner: FakeRunner, tmp_path: Path, change: dict[str, str]
+) -> None:
+    directory = begun(tmp_path, config.experiment("demo"))
+    runner.files = replace(runner.files, **change)  # type: ignore[arg-type]
+    status, _, err = call("run", "demo", "--backend", "tcg", "--resume", str(directory))
+    assert status == 2 and "the two must not be mixed" in err and not runner.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "different"),
+    [
+        (config.Overrides(vms=(1,)), "vms"),
+        (config.Overrides(schemes=("pmt",)), "schemes"),
+        (config.Overrides(command="true"), "workloads"),
+        (config.Overrides(reps=9, boots=9), "reps, boots"),
+        (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
+    ],
+)
+def test_resume_of_another_experiment(
+    tmp_path: Path, change: config.Overrides, different: str
+) -> None:
+    directory = begun(tmp_path, config.experiment("demo"))
+    with pytest.raises(UsageError, match=f"was begun with other {different}: resume it"):
+        cli.check_resume(directory, config.experiment("demo", change), "tcg")
+
+
+def test_resume_of_a_foreign_directory(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    (tmp_path / "foreign").mkdir()
+    status, _, err = call("run", "demo", "--resume", "foreign")
+    assert status == 2 and "no result directory: it has no manifest.json" in err
+    (tmp_path / "foreign" / "manifest.json").write_text("<html>")
+    status, _, err = call("run", "demo", "--resume", "foreign")
+    assert status == 2 and "is no valid JSON" in err and one_sentence(err)
+    assert not runner.calls
+
+
+def test_resume_on_another_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = begun(tmp_path, config.experiment("demo"))
+    monkeypatch.setattr("lab.backend.choose", lambda _: "kvm")
+    with pytest.raises(UsageError, match="was begun with other backend"):
+        cli.check_resume(directory, config.experiment("demo"))
+
+
+def test_report_of_damaged_records(call: Call, tmp_path: Path) -> None:
+    Synthetic(reps=1).write(tmp_path)
+    (tmp_path / "runs.jsonl").write_bytes(b"\x89PNG\r\n\x1a\n" * 3)
+    status, _, err = call("report", str(tmp_path))
+    assert status == 2 and "runs.jsonl, line 1, is no valid JSON" in err and one_sentence(err)
+
+
+def test_resume_line() -> None:
+    line = cli.resume_line(["run", "demo", "--out", "x", "--cmd", "a b", "--resume=y"], Path("d"))
+    assert line == "./pvsync run demo --cmd 'a b' --resume d"
+
+
+def test_packages_are_remembered() -> None:
+    assert cli.remembered_packages(None) == ()
+    assert cli.remembered_packages(("fio", "redis-server")) == ("fio", "redis-server")
+    assert cli.remembered_packages(None) == ("fio", "redis-server")
+    assert cli.remembered_packages(()) == () == cli.remembered_packages(None)
+
+
+def test_impossible_package_is_not_remembered(call: Call, runner: FakeRunner) -> None:
+    status, _, err = call("build", "--guest-packages", "fio,No Such")
+    assert status == 2 and "'No Such' cannot be a Debian package" in err and one_sentence(err)
+    assert cli.remembered_packages(None) == ()
+
+
+def test_build(call: Call, runner: FakeRunner) -> None:
+    status, out, _ = call("build")
+    assert (status, out.splitlines()[-1]) == (
+        0, "Ready: kernel 6.12.0-pvsync 0123456789ab, QEMU QEMU emulator version 11.1.3.")
+
+
+def test_workloads_bring_their_packages(call: Call, runner: FakeRunner) -> None:
+    call("run", "demo", "--guest-packages", "fio", "--workload", "hackbench,dbench-tmpfs")
+    ((_, _, options),) = runner.calls
+    assert options.packages == ("fio", "dbench", "rt-tests")
+
+
+def process(tmp_path: Path, code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(paths.ROOT)},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signals_end_it_as_ctrl_c_does(tmp_path: Path, number: signal.Signals) -> None:
+    code = (
+        "import sys, time\nfrom lab import cli, config\n"
+        "def slow():\n"
+        "    try:\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(30)\n"
+        "    finally: print('cleaned up', flush=True)\n"
+        "config.experiments = slow\n"
+        "sys.argv = ['pvsync', 'list']\ncli.main()\n"
+    )
+    with process(tmp_path, code) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(number)
+        out, err = child.communicate(timeout=20)
+    assert (child.returncode, out, err.strip()) == (130, "cleaned up\n", "pvsync: interrupted.")
+
+
+def test_as_a_program_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "__init__.py").write_text("raise SystemExit('the wrong lab')")
+    found = subprocess.run(
+        [sys.executable, "-P", "-m", "lab", "report", "nowhere"], cwd=tmp_path, check=False,
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(paths.ROOT)},
+    )
+    assert (found.returncode, found.stderr) == (2, "pvsync: There is no directory nowhere.\n")

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+import socket
+import threading
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from lab import runner, shell, tsc
+from lab.control import Control, HostLost, Refused
+from lab.guest import GuestSpec, guest_command
+from lab.images import PLACEHOLDERS
+from lab.machine import HostSpec, Machine, host_command, hostd_command
+from lab.model import Experiment, Scheme, Workload
+
+SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
+                args=("tsc_early_khz=2596130",))
+
+
+def value(argv: list[str], option: str, nth: int = 0) -> str:
+    return [argv[i + 1] for i, word in enumerate(argv) if word == option][nth]
+
+
+def test_host_command() -> None:
+    argv = host_command(SPEC, Path("/run"), Path("/logs"))
+    assert argv[:2] == ["ld.so", "qemu"] and "-no-reboot" in argv
+    assert value(argv, "-accel").startswith("tcg,thread=multi") and value(argv, "-smp") == "2"
+    kernel = value(argv, "-append").split()
+    assert {"panic=-1", "oops=panic", "tsc_early_khz=2596130"} <= set(kernel)
+    assert "kvm.tsc_tolerance_ppm=10000" in kernel
+    drives = [value(argv, "-drive", i) for i in range(3)]
+    assert ["readonly=on" in d for d in drives] == [True] * 3
+    assert [d.split("file=")[1].split(",")[0] for d in drives] == ["/h", "/g", "/gk"]
+    other = host_command(HostSpec(**{**SPEC.__dict__, "backend": "kvm"}), Path("/r"), Path("/l"))
+    assert value(other, "-accel") == "kvm" and value(other, "-cpu") == "host"
+
+
+def test_guest_command() -> None:
+    spec = GuestSpec("pmt-0", 8, 256, ("pvsync.lock=pmt",))
+    argv = guest_command(("qemu",), spec, PurePosixPath("/b"), PurePosixPath("/dev/vdb"),
+                         PurePosixPath("/w"))
+    assert value(argv, "-append").endswith(" pvsync.lock=pmt") and value(argv, "-smp") == "8"
+    assert "-enable-kvm" in argv and "readonly=on" in value(argv, "-drive")
+    assert value(argv, "-serial") == "file:/w/guests/pmt-0/console"
+
+
+def test_dry_run_says_everything() -> None:
+    work = Workload("w", "", "true", "time", "s", "lower", "", 10)
+    what = Experiment("e", "", (Scheme("a", "", ("x=1",), {"window": "aple"}, label="a"),), (work,),
+                      (1, 2), 2, 2, 3, 1)
+    text = "\n".join(runner.dry_run(what, backend="tcg"))
+    assert "6 runs in 1 host boots" in text and "x=1" in text and "window=aple" in text
+    assert text.count("b0-r2-w-v2-a") == 1
+
+
+def test_memory_for_all_guests() -> None:
+    work = Workload("w", "", "true", "time", "s", "lower", "", 10)
+    schemes = tuple(Scheme(str(i), "", label=str(i)) for i in range(5))
+    what = Experiment("e", "", schemes, (work,), (1, 3), 2, 2, 3, 1, guest_mem=256)
+    assert runner.host_memory(what) == 1024 + 15 * (256 + 90)
+
+
+def test_shell_commands(tmp_path: Path) -> None:
+    (tmp_path / "k").write_bytes(b"12345")
+    files = PLACEHOLDERS.__class__(**{**PLACEHOLDERS.__dict__, "guest_kernel": tmp_path / "k"})
+    argv = shell.command("guest", Scheme("s", "", ("nopvspin",)), "tcg", files, vcpus=2, pcpus=2,
+                         run=tmp_path)
+    assert value(argv, "-serial") == "mon:stdio"
+    assert "pvsync.shell=1" in value(argv, "-append")
+    script = (tmp_path / "script").read_text()
+    assert "nopvspin pvsync.shell=1" in script and "head -c 5 /dev/vdc" in script
+
+
+def test_tsc_takes_the_least_disturbed_reading() -> None:
+    assert tsc.best([(0, 100, 900), (1000, 5, 1010), (2000, 7, 2500)]) == (1005, 5)
+    assert tsc.rate((0, 0), (1_000_000_000, 2_596_130_000)) == 2_596_130
+    first, second = tsc.khz.__wrapped__(), tsc.khz.__wrapped__()
+    assert abs(first - second) <= first * 200e-6
+
+
+def test_a_host_that_cannot_start(tmp_path: Path) -> None:
+    fails = ("sh", "-c", "echo no such option >&2; exit 3")
+    spec = HostSpec(**{**SPEC.__dict__, "emulator": fails})
+    machine = Machine(spec, tmp_path)
+    with machine, pytest.raises(HostLost, match="status 3 no such option"):
+        machine.start(10)
+    assert not machine.run.exists()
+
+
+def test_console_and_triple_fault_are_seen(tmp_path: Path) -> None:
+    machine = Machine(SPEC, tmp_path)
+    assert machine.trouble() == ""
+    (tmp_path / "host-console.log").write_bytes(b"[ 1.0] Kernel panic - not syncing: x\r\n")
+    assert "Kernel panic" in machine.trouble()
+    (tmp_path / "qemu.log").write_text("CPU Reset (CPU 0)\nTriple fault\n")
+    assert "triple" in Machine(SPEC, tmp_path / "..").trouble() or machine.tripled()
+    machine.stop()
+
+
+class Peer:
+    """The other end of a Control, answered by hand."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        ours, self.theirs = socket.socketpair()
+        self.control = Control(ours, tmp_path / "log", lambda: "the host triple-faulted")
+
+    def later(self, data: bytes) -> None:
+        def work() -> None:
+            self.theirs.recv(4096)
+            self.theirs.sendall(data)
+        threading.Thread(target=work, daemon=True).start()
+
+
+def test_control_answers(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    peer.later(b'\x00junk\n[1]\n{"id": 99, "ok": true}\n{"id": 1, "ok": true, "x": 5}\n')
+    assert peer.control.call("hello")["x"] == 5
+    peer.later(b'{"id": 2, "ok": false, "error": "no guest b"}\n')
+    with pytest.raises(Refused, match="no guest b"):
+        peer.control.call("kill", name="b")
+    assert "> " in (tmp_path / "log").read_text()
+    peer.theirs.close()
+    with pytest.raises(HostLost, match="triple-faulted"):
+        peer.control.call("hello")
+    peer.control.close()
+
+
+def test_control_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.control.ANSWER_GRACE", 0.05)
+    peer = Peer(tmp_path)
+    with pytest.raises(HostLost, match="silent"):
+        peer.control.call("hello", timeout=0.05)
+    peer.control.close()
+
+
+def test_hostd_command() -> None:
+    argv = hostd_command(Path("/r"))
+    assert Path(argv[2]).is_file() and argv[-1] == "/r"

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The runner of all tests: it has to notice what breaks."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests import run_all
+from tests.run_all import Count, Stage
+
+
+def stage(
+    code: str, count: Literal["pytest", "closing", "status"] = "closing", timeout_s: float = 30
+) -> Stage:
+    return Stage("it", (sys.executable, "-c", code), count, timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("output", "count"),
+    [
+        ("a\n3 passed, 0 failed\n", Count(3)),
+        ("3 passed, 1 failed, 2 skipped\n", Count(3, 1, 2)),
+        ("\x1b[32m3 passed, 0 failed\x1b[0m\n", Count(3)),
+        ("3 passed, 0 failed\n4 passed, 1 failed\n", Count(4, 1)),
+        ("3 passed, 0 failed\n" + "more\n" * 5, None),
+        ("3 passed\n", None),
+        ("x 3 passed, 0 failed\n", None),
+        ("", None),
+    ],
+)
+def test_closing_line(output: str, count: Count | None) -> None:
+    assert run_all.closing(output) == count
+
+
+@pytest.mark.parametrize(
+    ("code", "count", "broken"),
+    [
+        ("print('2 passed, 0 failed')", Count(2), ""),
+        ("print('2 passed, 1 failed'); exit(1)", Count(2, 1), ""),
+        ("print('2 passed, 1 failed')", Count(2, 1), "status 0 though checks failed"),
+        ("print('2 passed, 0 failed'); exit(3)", Count(2, 1), "status 3 though no check failed"),
+        ("print('all is well')", Count(0, 1), "gave no count (status 0)"),
+        ("print('0 passed, 0 failed')", Count(0, 1), "ran no check at all"),
+        ("import os; os.abort()", Count(0, 1), "gave no count (status -6)"),
+    ],
+)
+def test_stages(tmp_path: Path, code: str, count: Count, broken: str) -> None:
+    assert run_all.run_stage(stage(code), tmp_path) == (count, broken)
+
+
+def test_stage_by_status(tmp_path: Path) -> None:
+    assert run_all.run_stage(stage("", "status"), tmp_path) == (Count(1), "")
+    assert run_all.run_stage(stage("exit(4)", "status"), tmp_path) == (Count(0, 1), "status 4")
+
+
+def test_stage_that_hangs_is_ended(tmp_path: Path) -> None:
+    began = time.monotonic()
+    count, broken = run_all.run_stage(stage("import time; time.sleep(60)", timeout_s=0.5), tmp_path)
+    assert time.monotonic() - began < 30
+    assert count == Count(0, 1) and "more than 0 s and was ended" in broken
+
+
+def test_stage_that_is_not_there(tmp_path: Path) -> None:
+    count, broken = run_all.run_stage(Stage("x", ("/none/such",), "closing"), tmp_path)
+    assert count == Count(0, 1) and "No such file" in broken
+
+
+def test_pytest_counts(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "import pytest\n"
+        "def test_a(): pass\n"
+        "def test_b(): assert 0\n"
+        "@pytest.mark.skip\ndef test_c(): pass\n"
+        "@pytest.fixture\ndef broken(): raise ValueError\n"
+        "def test_d(broken): pass\n"
+    )
+    xml = tmp_path / "out.xml"
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(tmp_path),
+         f"--junit-xml={xml}", str(tmp_path)],
+        check=False, capture_output=True,
+    )
+    assert run_all.junit(xml) == Count(1, 2, 1)
+    xml.write_text(xml.read_text()[:100])
+    assert run_all.junit(xml) is None
+    assert run_all.junit(tmp_path / "none.xml") is None
+
+
+def test_whole_run_ends_in_one_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [stage("print('2 passed, 0 failed, 1 skipped')"), stage("print('?')")]
+    monkeypatch.setattr(run_all, "stages", lambda: made)
+    assert run_all.main([]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 1 failed, 1 skipped"
+    monkeypatch.setattr(run_all, "stages", lambda: made[:1])
+    assert run_all.main([]) == 0
+
+
+def test_soak_is_a_list_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_all.main(["--soak", "60", "--list"]) == 0
+    locks, kernel = capsys.readouterr().out.splitlines()
+    assert locks.endswith("soak DURATION=60") and kernel.endswith("--soak 60")
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--only", "nope"], ["--soak", "0"], ["--soak", "x"]):
+        with pytest.raises(SystemExit) as caught:
+            run_all.main(arguments)
+        assert caught.value.code == 2
+    assert run_all.main(["--list"]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "ruff", "mypy", "lab", "series", "locks", "kernel"]

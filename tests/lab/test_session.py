@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The whole path from plan to records, with real hostd and machines that are fakes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lab import records
+from lab.errors import UsageError
+from lab.machine import HostSpec, Machine
+from lab.model import Experiment, Scheme, Workload
+from lab.progress import Silent
+from lab.runner import Runner, _alone
+from lab.schedule import MIN_OVERLAP
+
+FAKE = Path(__file__).parent / "fake" / "qemu.py"
+
+
+def experiment(command: str = "echo Time: 1.5; sleep 0.3", *, timeout: float = 20, reps: int = 1,
+               vms: tuple[int, ...] = (2,), repeats: int = 1, setup: str = "",
+               **schemes: str) -> Experiment:
+    """Schemes by name; the value is the fake's mode, "" for a good guest."""
+    chosen = tuple(Scheme(name, "", (f"fake={mode}",) if mode else (), label=name)
+                   for name, mode in (schemes or {"good": ""}).items())
+    work = Workload("echo", "", command, "time", "s", "lower", r"Time: (?P<value>\S+)", timeout,
+                    setup=setup)
+    return Experiment("t", "", chosen, (work,), vms, 2, 2, reps, 1, max_repeats=repeats)
+
+
+@pytest.fixture
+def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
+    """The backend `local` on fakes; they need no KVM."""
+    hello = Machine.start
+
+    def start(self: Machine, timeout: float = 0) -> dict[str, object]:
+        return {**hello(self, 20), "kvm": True, "cgroups": False}
+    monkeypatch.setattr(Machine, "start", start)
+    monkeypatch.setattr("lab.session.BOOT_LIMIT", 3.0)
+    nothing = Path("/dev/null")
+    return HostSpec("local", 2, 64, nothing, nothing, nothing, nothing,
+                    (sys.executable, str(FAKE)))
+
+
+def go(what: Experiment, spec: HostSpec, out: Path) -> bool:
+    out.mkdir(exist_ok=True)
+    return Runner(what, out, spec, 1, Silent()).run()
+
+
+def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment(a="", b="", vms=(1, 2), reps=2, repeats=5)
+    assert go(what, spec, tmp_path)
+    runs = [run for run in records.runs(tmp_path) if "overlapped" not in run.reason]
+    assert len(runs) == 8 and all(run.valid and run.overlap >= MIN_OVERLAP for run in runs)
+    assert {len(run.guests) for run in runs} == {1, 2}
+    for run in runs:
+        for guest in run.guests:
+            assert guest.status == 0 and guest.elapsed and 0.25 < guest.elapsed < 5
+            assert (tmp_path / guest.output).read_text() == "Time: 1.5\n"
+    boots = records.boots(tmp_path)
+    assert [b.guest for b in boots if not b.guest] == [""] and all(b.ok for b in boots)
+    assert {b.guest for b in boots} == {"", "a-0", "a-1", "b-0", "b-1"}
+    assert (tmp_path / "boots/0/guest-a-0.dmesg.txt").read_text().startswith("[")
+    assert "booting" in (tmp_path / "boots/0/guest-a-0.console.log").read_text()
+
+
+@pytest.mark.parametrize(("mode", "words"), [
+    ("die", "died"), ("splat", "scheduling while atomic"), ("noboot", "did not boot"),
+    ("hang", "did not end its run within 1 s"),  # the limit of its command
+])
+def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words: str) -> None:
+    what = experiment("sleep 0.1", timeout=1, good="", bad=mode)
+    assert not go(what, spec, tmp_path)
+    bad = [run for run in records.runs(tmp_path) if run.scheme == "bad"]
+    assert len(bad) == 2 and not any(run.valid for run in bad)
+    assert all(words in run.reason for run in bad), [run.reason for run in bad]
+    assert [run.valid for run in records.runs(tmp_path) if run.scheme == "good"] == [True]
+    assert any(not boot.ok and boot.scheme == "bad" for boot in records.boots(tmp_path))
+
+
+def test_status_of_the_command(spec: HostSpec, tmp_path: Path) -> None:
+    assert not go(experiment("echo no; exit 3", repeats=0), spec, tmp_path)
+    (run,) = records.runs(tmp_path)
+    assert "status 3" in run.reason and run.guests[0].status == 3
+
+
+def test_failed_setup(spec: HostSpec, tmp_path: Path) -> None:
+    assert not go(experiment(setup="echo missing >&1; false", repeats=0), spec, tmp_path)
+    (run,) = records.runs(tmp_path)
+    assert run.reason.startswith("the setup of echo failed") and "missing" in run.reason
+
+
+def test_repeat_after_a_dead_guest(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment(shaky=f"once:{tmp_path}/seen", vms=(1,))
+    assert go(what, spec, tmp_path / "out")
+    assert [run.valid for run in records.runs(tmp_path / "out")] == [False, True]
+    boots = [b for b in records.boots(tmp_path / "out") if b.guest]
+    assert [b.ok for b in boots] == [False, True]
+
+
+def test_gives_a_hopeless_cell_up(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment("sleep 0.1", timeout=1, bad="die", vms=(1,), reps=4, repeats=1)
+    assert not go(what, spec, tmp_path)
+    reasons = [run.reason for run in records.runs(tmp_path)]
+    assert len(reasons) == 2 * 2 + 2
+    assert all("before it failed" in reason for reason in reasons[4:])
+
+
+def test_resume_runs_only_what_is_missing(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment(a="", vms=(1,), reps=3)
+    assert go(what, spec, tmp_path)
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "runs.jsonl").write_text(lines[0] + lines[1][:40])
+    assert go(what, spec, tmp_path)
+    runs = records.runs(tmp_path)
+    assert [run.valid for run in runs] == [True] * 3 and len({run.id for run in runs}) == 3
+    assert runs[1].boot == 1 and (tmp_path / "boots/1").is_dir()
+    json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[-1])
+
+
+def test_only_one_lab_in_a_directory(tmp_path: Path) -> None:
+    with _alone(tmp_path), pytest.raises(UsageError, match="another run"), _alone(tmp_path):
+        pass
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from lab.machine import Machine
+from lab.progress import Silent
+from lab.runner import Runner
+from tests.lab.test_session import FAKE, HostSpec, experiment
+start = Machine.start
+Machine.start = lambda self, t=0: {**start(self, 20), "kvm": True, "cgroups": False}
+null = Path("/dev/null")
+spec = HostSpec("local", 2, 64, null, null, null, null, (sys.executable, str(FAKE)))
+Runner(experiment("sleep 60", timeout=90), Path(sys.argv[1]), spec, 1, Silent()).run()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running(tmp_path: Path, number: int) -> None:
+    root = Path(__file__).resolve().parents[2]
+    lab = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], cwd=root,
+                           stderr=subprocess.DEVNULL)
+    tree: list[psutil.Process] = []
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not any("sleep" in p.name() for p in tree):
+        tree = psutil.Process(lab.pid).children(recursive=True)
+        time.sleep(0.1)
+    assert len(tree) >= 3
+    # The commands inside a real guest end with it; the fakes' children are not ours to end.
+    machines = [p for p in tree if p.name() not in ("sh", "sleep")]
+    lab.send_signal(number)
+    lab.wait(20)
+    _, alive = psutil.wait_procs(machines, timeout=10)
+    for process in tree:
+        if process.is_running():
+            process.kill()
+    assert not alive
+
+

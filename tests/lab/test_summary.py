@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From result directories to cells and summary.json."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from lab import stats
+from lab.errors import UsageError
+from lab.summary import Summary, as_json, load, summarize
+from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Synthetic
+
+
+def summary_of(made: Synthetic, directory: Path) -> Summary:
+    return summarize(load(made.write(directory)))
+
+
+def fixed(scheme: str, vms: int, guest: int, rng: random.Random) -> float:
+    """Known figures: guest g gets (1 + g) times the cell's base."""
+    base = {"a": 1.0, "b": 2.0}[scheme] * vms
+    return base * (1 + guest) + 1e-6 * rng.random()
+
+
+def test_values_are_means_over_guests(tmp_path: Path) -> None:
+    summary = summary_of(Synthetic(("a", "b"), reps=3, boots=1, value=fixed), tmp_path)
+    cell = summary.cell("a", "hackbench", 3)
+    assert cell.values == pytest.approx([3 * (1 + 2 + 3) / 3] * 3, abs=1e-5)
+    assert cell.median == pytest.approx(6.0, abs=1e-5)
+    assert cell.fairness == pytest.approx(3.0, abs=1e-4)
+    assert summary.cell("a", "hackbench", 1).fairness is None
+
+
+def test_rates_have_harmonic_means_and_divided_ideals(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), THROUGHPUT, reps=3, boots=1, value=fixed)
+    summary = summary_of(made, tmp_path)
+    cell = summary.cell("a", "dbench", 2)
+    assert cell.values == pytest.approx([2 / (1 / 2 + 1 / 4)] * 3, abs=1e-5)
+    assert cell.ideal == pytest.approx(0.5, abs=1e-5)
+
+
+def test_baseline_and_ideal(tmp_path: Path) -> None:
+    summary = summary_of(Synthetic(("a", "b"), reps=3, boots=1, value=fixed), tmp_path)
+    base, other = summary.cell("a", "hackbench", 2), summary.cell("b", "hackbench", 2)
+    assert (base.vs_baseline, base.significant, base.p_value) == (None, False, None)
+    assert other.vs_baseline == pytest.approx(1.0, abs=1e-5)
+    assert base.ideal == pytest.approx(2.0, abs=1e-5)
+    assert other.ideal == pytest.approx(4.0, abs=1e-5)
+
+
+def test_no_ideal_without_a_1_vm_cell(tmp_path: Path) -> None:
+    summary = summary_of(Synthetic(("a", "b"), vms=(2, 3), value=fixed), tmp_path)
+    assert all(cell.ideal is None for cell in summary.cells)
+
+
+def test_stars(tmp_path: Path) -> None:
+    summary = summary_of(Synthetic(), tmp_path)
+    assert summary.comparisons == 6
+    assert summary.cell("ticket", "hackbench", 3).significant
+    few = summary_of(Synthetic(reps=2), tmp_path / "few")
+    assert few.smallest_n == 7
+    assert not any(cell.significant for cell in few.cells)
+
+
+def test_same_scheme_twice_has_no_star(tmp_path: Path) -> None:
+    for seed in range(10):
+        made = Synthetic(("pmt", "pmt:2"), vms=(1, 3), reps=10, boots=1, seed=seed,
+                         value=lambda _, vms, __, rng: vms * rng.lognormvariate(0, 0.1))
+        summary = summary_of(made, tmp_path / str(seed))
+        assert summary.cell("pmt:2", "hackbench", 3).vs_baseline is not None
+        assert not any(cell.significant for cell in summary.cells)
+
+
+def test_invalid_runs_are_counted_never_averaged(tmp_path: Path) -> None:
+    clean = summary_of(Synthetic(), tmp_path / "clean")
+    made = Synthetic(invalid={("pmt", 3): "g1: rcu stall"})
+    summary = summary_of(made, tmp_path / "dirty")
+    cell = summary.cell("pmt", "hackbench", 3)
+    assert cell.invalid_runs == 1 and summary.valid
+    assert cell.values == clean.cell("pmt", "hackbench", 3).values
+    assert [run.reason for run in summary.results.invalid()] == ["g1: rcu stall"]
+
+
+def test_a_missing_value_makes_it_invalid(tmp_path: Path) -> None:
+    assert summary_of(Synthetic(), tmp_path / "whole").valid
+    made = Synthetic(lost=frozenset({("ticket", 2)}))
+    summary = summary_of(made, tmp_path / "lost")
+    assert not summary.valid and len(summary.cell("ticket", "hackbench", 2).values) == 9
+
+
+def test_no_run_at_all_is_a_table_without_values(tmp_path: Path) -> None:
+    Synthetic().write(tmp_path)
+    (tmp_path / "runs.jsonl").write_text("")
+    summary = summarize(load(tmp_path))
+    assert not summary.valid and len(summary.cells) == 9 and summary.comparisons == 0
+    assert {cell.median for cell in summary.cells} == {None}
+
+
+@pytest.mark.parametrize("content", [None, "", "Running in process mode\nTime: 0.000\n"])
+def test_valid_run_without_figure_is_invalid(tmp_path: Path, content: str | None) -> None:
+    Synthetic().write(tmp_path)
+    victim = tmp_path / "raw" / "b0-pmt-2-r0" / "g1.out"
+    if content is None:
+        victim.unlink()
+    else:
+        victim.write_text(content)
+    summary = summarize(load(tmp_path))
+    (bad,) = summary.results.invalid()
+    assert bad.reason.startswith("g1: ") and not summary.valid
+    assert summary.cell("pmt", "hackbench", 2).invalid_runs == 1
+
+
+def test_run_with_too_few_guests_is_invalid(tmp_path: Path) -> None:
+    Synthetic().write(tmp_path)
+    file = tmp_path / "runs.jsonl"
+    lines = file.read_text().splitlines()
+    record = json.loads(lines[2])
+    assert record["vms"] == 3
+    record["guests"].pop()
+    file.write_text("\n".join([*lines[:2], json.dumps(record), *lines[3:]]) + "\n")
+    (bad,) = load(tmp_path).invalid()
+    assert bad.reason == "2 guests reported, not 3"
+
+
+def test_foreign_runs_are_refused(tmp_path: Path) -> None:
+    Synthetic(("pmt", "tas")).write(tmp_path)
+    other = Synthetic().write(tmp_path / "other")
+    (tmp_path / "manifest.json").write_text((other / "manifest.json").read_text())
+    with pytest.raises(UsageError, match="run b0-tas-1-r0 is of tas under hackbench"):
+        load(tmp_path)
+
+
+def test_baseline_must_be_a_scheme(tmp_path: Path) -> None:
+    Synthetic().write(tmp_path)
+    file = tmp_path / "manifest.json"
+    file.write_text(file.read_text().replace('"baseline": "pvq', '"baseline": "x'))
+    with pytest.raises(UsageError, match="the baseline is none of its schemes"):
+        load(tmp_path)
+
+
+def test_summary_json(tmp_path: Path) -> None:
+    document = json.loads(as_json(summary_of(Synthetic(), tmp_path)))
+    assert {"experiment", "kernel", "base_version", "backend", "machine", "valid", "cells"} <= set(
+        document)
+    assert document["test"]["name"] == stats.TEST
+    for cell in document["cells"]:
+        assert {"scheme", "workload", "vms", "vcpus", "pcpus", "metric", "unit", "better",
+                "values", "median", "mean", "ideal", "vs_baseline", "significant",
+                "invalid_runs", "spread", "fairness"} <= set(cell)
+        assert type(cell["median"]) is float and type(cell["significant"]) is bool
+        assert (cell["metric"], cell["unit"]) == (HACKBENCH.metric, HACKBENCH.unit)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The text of the comparison."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from lab import table
+from lab.model import BootRecord
+from lab.summary import load, summarize
+from tests.lab.synthetic import THROUGHPUT, Synthetic
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.112, "0.112"), (0.01234, "0.0123"), (1.234, "1.23"), (9.996, "10.0"), (12.34, "12.3"),
+     (99.96, "100"), (123.4, "123"), (1842204.0, "1,842,204"), (0, "0")],
+)
+def test_number(value: float, text: str) -> None:
+    assert table.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.1234, "+12.3 %"), (-0.04, "-4.0 %"), (2.123, "+212 %"), (0, "+0.0 %")]
+)
+def test_percent(ratio: float, text: str) -> None:
+    assert table.percent(ratio) == text
+
+
+def text_of(made: Synthetic, directory: Path) -> str:
+    return table.as_text(summarize(load(made.write(directory))))
+
+
+def line(text: str, start: str) -> str:
+    return next(row for row in text.splitlines() if row.strip().startswith(start))
+
+
+def test_cell_forms(tmp_path: Path) -> None:
+    cell = summarize(load(Synthetic().write(tmp_path))).cell("pmt", "hackbench", 1)
+    made = replace(cell, median=1.234, spread=0.04, vs_baseline=0.123, significant=True)
+    assert table.cell_text(made) == "1.23 ± 4 %  (+12.3 %)*"
+    assert table.cell_text(replace(made, significant=False)) == "1.23 ± 4 %  (+12.3 %)"
+    assert table.cell_text(replace(made, vs_baseline=None, significant=False)) == "1.23 ± 4 %"
+    assert table.cell_text(replace(made, median=None)) == "-"
+
+
+def test_whole_table(tmp_path: Path) -> None:
+    text = text_of(Synthetic(), tmp_path)
+    assert "hackbench: time (s), lower is better; 2-vCPU guests on 2 pCPUs" in text
+    assert "%)" not in line(text, "pvqspinlock")
+    assert line(text, "ticket").endswith("%)*")
+    assert "1.00    1.00    1.00" in text.split("speed-up over ticket")[1]
+    assert "two-sided Mann-Whitney U, p < 0.01 after Holm's correction" in text
+    assert "(6 comparisons)" in text and "n = 10 valid runs a cell (5 in each of 2 host" in text
+    assert "No star is possible" not in text and "NOT VALID" not in text
+    assert line(text, "ideal").split()[1:] != []
+    assert max(len(row) for row in text.splitlines()) <= 128
+
+
+def test_few_values_say_that_no_star_can_be(tmp_path: Path) -> None:
+    text = " ".join(text_of(Synthetic(reps=3, boots=1), tmp_path).split())
+    assert "No star is possible here: it takes 7 values a cell, and no cell has more than 3" in text
+
+
+def test_missing_and_invalid_runs_are_told(tmp_path: Path) -> None:
+    made = Synthetic(invalid={("pmt", 3): "g1: rcu stall", ("tas", 1): "x"},
+                     schemes=("pmt", "tas"), lost=frozenset({("tas", 2)}))
+    made.write(tmp_path)
+    boot = BootRecord(7, "", "", False, "triple fault", 1.0)
+    guest = BootRecord(7, "pmt-0", "pmt", False, "stalls on CPUs/tasks:", 1.0)
+    with (tmp_path / "boots.jsonl").open("a") as file:
+        file.write("".join(json.dumps(asdict(one)) + "\n" for one in (boot, guest)) + '{"boo')
+    text = table.as_text(summarize(load(tmp_path)))
+    assert "too few: tas/hackbench/2 VMs has 9" in text and "NOT VALID" in text
+    assert "2 of 61 runs were invalid and are in no figure: g1: rcu stall; x." in text
+    assert "1 of 3 host boots failed: triple fault." in text
+    assert "1 of 1 guest boots failed: stalls on CPUs/tasks." in text
+    assert "Warning: boots.jsonl, line 5, was cut short and is left out." in text
+
+
+def test_speedup_of_rates_is_turned_round(tmp_path: Path) -> None:
+    made = Synthetic(("ticket", "pmt"), THROUGHPUT, reps=1, boots=1,
+                     value=lambda name, *_: {"ticket": 1.0, "pmt": 4.0}[name])
+    text = text_of(made, tmp_path).split("speed-up over ticket")[1]
+    assert line(text, "pmt").split() == ["pmt", "4.00", "4.00", "4.00"]
+
+
+def test_no_speedups_without_the_reference(tmp_path: Path) -> None:
+    assert "speed-up" not in text_of(Synthetic(("pmt", "tas")), tmp_path)
+
+
+def test_empty_results(tmp_path: Path) -> None:
+    Synthetic().write(tmp_path)
+    (tmp_path / "runs.jsonl").write_text("")
+    text = table.as_text(summarize(load(tmp_path)))
+    assert line(text, "pmt").split() == ["pmt", "-", "-", "-"]
+    assert "Nothing was compared" in text and "NOT VALID" in text

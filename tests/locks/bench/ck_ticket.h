@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include <ck_spinlock.h>
+
+#define LOCK_NAME	"ck ticket"
+typedef ck_spinlock_ticket_t test_lock_t;
+#define lock_acquire(l)	ck_spinlock_ticket_lock(l)
+#define lock_release(l)	ck_spinlock_ticket_unlock(l)

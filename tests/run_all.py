@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Run every stage of the tests and close with one count for the whole run.
+
+A stage is a command. Its count comes from pytest's XML, from the last line of
+its output that reads `N passed, N failed[, N skipped]`, or, for a plain check,
+from its exit status. A stage that crashes, runs out of time or closes without
+a count is one failure: silence is failure.
+
+    tests/run_all.py [--only STAGE,...] [--list]
+    tests/run_all.py --soak SECONDS
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parent.parent
+CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many checks of a stage went which way."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed"
+        return text + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command and how it is counted."""
+
+    name: str
+    command: tuple[str, ...]
+    count: Literal["pytest", "closing", "status"]
+    timeout_s: float = 1800
+
+
+def stages() -> list[Stage]:
+    """What `make test` runs, cheapest first."""
+    python = sys.executable
+    return [
+        Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300),
+        Stage("mypy", (python, "-m", "mypy"), "status", 900),
+        Stage("lab", (python, "-m", "pytest", "tests/lab"), "pytest"),
+        Stage("series", ("./pvsync", "series", "check"), "status", 600),
+        Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
+        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 3600),
+    ]
+
+
+def soak_stages(seconds: int) -> list[Stage]:
+    """The long checks; each takes about so many seconds, machines not counted."""
+    duration = f"DURATION={seconds}"
+    kernel = (sys.executable, "-m", "pytest", "-vv", "tests/kernel", "--soak", str(seconds))
+    return [
+        Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
+              10 * seconds + 3600),
+        Stage("kernel", kernel, "pytest", 20 * seconds + 7200),
+    ]
+
+
+def run_stage(stage: Stage, folder: Path) -> tuple[Count, str]:
+    """Run one stage, passing its output on; its count, and why when it is broken."""
+    xml = folder / f"{stage.name}.xml"
+    extra = (f"--junit-xml={xml}",) if stage.count == "pytest" else ()
+    status, output = _execute((*stage.command, *extra), stage.timeout_s)
+    if status is None:
+        return Count(failed=1), f"could not run to its end: {output.splitlines()[-1]}"
+    if stage.count == "status":
+        return (Count(passed=1), "") if status == 0 else (Count(failed=1), f"status {status}")
+    found = junit(xml) if stage.count == "pytest" else closing(output)
+    if found is None:
+        return Count(failed=1), f"gave no count (status {status})"
+    if found == Count():
+        return Count(failed=1), "ran no check at all"
+    if status != 0 and found.failed == 0:
+        return found + Count(failed=1), f"status {status} though no check failed"
+    if status == 0 and found.failed:
+        return found, "status 0 though checks failed"
+    return found, ""
+
+
+def closing(output: str) -> Count | None:
+    """The last closing line among the last few lines; None without one."""
+    for line in reversed(ANSI.sub("", output).splitlines()[-5:]):
+        match = CLOSING.match(line)
+        if match:
+            return Count(*(int(number or 0) for number in match.groups()))
+    return None
+
+
+def junit(path: Path) -> Count | None:
+    """Counts of pytest's XML; None when it was not written to its end."""
+    try:
+        suites = list(ET.parse(path).getroot().iter("testsuite"))
+        numbers = [[int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")]
+                   for suite in suites]
+    except (OSError, ET.ParseError, ValueError):
+        return None
+    total, failures, errors, skipped = (sum(column) for column in zip(*numbers, strict=True))
+    # A test that fails and then errs in its teardown counts twice.
+    return Count(max(0, total - failures - errors - skipped), failures + errors, skipped)
+
+
+def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
+    """Status and output; status None when it did not start or had to be ended."""
+    try:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )
+    except OSError as error:
+        return None, f"{command[0]}: {error.strerror}"
+    late = threading.Event()
+
+    def end_late() -> None:
+        late.set()
+        _end(process, signal.SIGKILL)
+
+    timer = threading.Timer(timeout_s, end_late)
+    timer.daemon = True
+    timer.start()
+    lines = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        status = process.wait()
+    except KeyboardInterrupt:
+        _end(process, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        _end(process, signal.SIGKILL)
+        raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        return None, f"it took more than {timeout_s:.0f} s and was ended"
+    return status, "".join(lines)
+
+
+def _end(process: subprocess.Popen[str], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def run_all(chosen: Sequence[Stage]) -> Count:
+    """Run the stages in order, all of them, and print what each gave."""
+    total, report = Count(), []
+    with tempfile.TemporaryDirectory(prefix="pvsync-test-") as folder:
+        for stage in chosen:
+            print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
+            began = time.monotonic()
+            count, broken = run_stage(stage, Path(folder))
+            total += count
+            line = f"{stage.name:10} {count} in {time.monotonic() - began:.0f} s"
+            report.append(line + (f"; {broken}" if broken else ""))
+    print("=== all stages", *report, sep="\n")
+    print(total, flush=True)
+    return total
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when everything passed, 1 when something failed, 2 on wrong usage."""
+    parser = argparse.ArgumentParser(description="Run pvsync's tests.")
+    parser.add_argument("--only", help="stages to run, separated by commas")
+    parser.add_argument("--list", action="store_true", help="name the stages and stop")
+    parser.add_argument("--soak", type=int, metavar="SECONDS", help="run the long checks instead")
+    options = parser.parse_args(arguments)
+    if options.soak is not None and options.soak <= 0:
+        parser.error("--soak needs a number of seconds above 0")
+    known = stages() if options.soak is None else soak_stages(options.soak)
+    wanted = options.only.split(",") if options.only else [stage.name for stage in known]
+    for name in wanted:
+        if name not in {stage.name for stage in known}:
+            parser.error(f"there is no stage '{name}': {', '.join(s.name for s in known)}")
+    chosen = [stage for stage in known if stage.name in wanted]
+    if options.list:
+        print(*(f"{stage.name}: {' '.join(stage.command)}" for stage in chosen), sep="\n")
+        return 0
+    try:
+        return 1 if run_all(chosen).failed else 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
