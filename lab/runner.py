@@ -38,6 +38,8 @@ HOST_MEMORY = 1024
 """MiB for the host itself."""
 GIVE_UP = 2
 """So many planned runs of one cell failed altogether: the rest is not tried."""
+DISTRUST = 2
+"""So many guests failed in one boot of the host: it is booted again before the next run."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,12 @@ class Runner:
     def _try(self, planned: PlannedRun, attempt: int, stage: Stage) -> RunRecord:
         try:
             session = self._open(stage)
-            return session.run(planned, attempt)
+            record = session.run(planned, attempt)
+            if session.dropped >= DISTRUST:
+                # An emulated host that was corrupted once goes on losing guests.
+                self.session = None
+                session.close(f"{session.dropped} guests failed in this boot")
+            return record
         except HostLost as lost:
             number = self.boots - 1
             if self.session is not None:

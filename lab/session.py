@@ -23,7 +23,9 @@ from lab.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workl
 from lab.schedule import MIN_OVERLAP, PlannedRun, overlap
 
 BOOT_LIMIT = 120.0
-"""Seconds for the host's boot, and for that of a guest with two vCPUs."""
+"""Seconds for the host's boot, and for that of a guest, besides:"""
+VCPU_LIMIT = 15.0
+"""Seconds more for each of a guest's vCPUs."""
 SETTLE = 30.0
 """Seconds for the guests to get ready, and for them to stop."""
 HOST_WORK = PurePosixPath("/run/pvsync")
@@ -76,6 +78,8 @@ class Session:
         self._workloads = {w.name: w for w in experiment.workloads}
         self._defaults: dict[str, str] = {}
         self._groups = False
+        self.dropped = 0
+        """Guests that failed in runs of this boot."""
         local = spec.backend == "local"
         self._work = PurePosixPath(self.machine.run) if local else HOST_WORK
         self._qemu = spec.emulator if local else HOST_QEMU
@@ -128,7 +132,7 @@ class Session:
 
     def _boot(self, wanted: Iterable[tuple[str, int]]) -> None:
         """Boot those of (label, index) that are not up, all at the same time."""
-        limit = BOOT_LIMIT + 15.0 * self.experiment.vcpus
+        limit = BOOT_LIMIT + VCPU_LIMIT * self.experiment.vcpus
         waiting: list[tuple[GuestSpec, str, Future[Answer]]] = []
         self.machine.control.call("switch", run=[])
         for label, index in wanted:
@@ -283,6 +287,7 @@ class Session:
             if trouble:
                 self._post_mortem(name)
                 self._drop(name, trouble)
+                self.dropped += 1
                 reasons.append(trouble)
             elif note.get("status"):
                 reasons.append(f"the command ended with status {note['status']} in guest {name}")

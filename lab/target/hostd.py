@@ -146,14 +146,15 @@ class Guest:
             raise Failure(f"guest {self.name} has no QMP socket")
         async with self.qmp_lock:
             body = {"execute": command, "arguments": arguments}
-            self.qmp_writer.write(json.dumps(body).encode() + b"\n")
-            while line := await self.qmp_reader.readline():
-                answer = json.loads(line)
-                if "return" in answer:
-                    return answer["return"]
-                if "error" in answer:
-                    raise Failure(f"QMP {command}: {answer['error'].get('desc')}")
-        raise Failure(f"guest {self.name} closed its QMP socket")
+            with contextlib.suppress(OSError):
+                self.qmp_writer.write(json.dumps(body).encode() + b"\n")
+                while line := await self.qmp_reader.readline():
+                    answer = json.loads(line)
+                    if "return" in answer:
+                        return answer["return"]
+                    if "error" in answer:
+                        raise Failure(f"QMP {command}: {answer['error'].get('desc')}")
+        raise Failure(f"guest {self.name} died: its virtual machine {await self.end()}")
 
     async def kill(self) -> None:
         """End QEMU, by force; close everything."""

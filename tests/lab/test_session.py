@@ -42,6 +42,7 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
         return {**hello(self, 20), "kvm": True, "cgroups": False}
     monkeypatch.setattr(Machine, "start", start)
     monkeypatch.setattr("lab.session.BOOT_LIMIT", 3.0)
+    monkeypatch.setattr("lab.session.VCPU_LIMIT", 0.0)
     nothing = Path("/dev/null")
     return HostSpec("local", 2, 64, nothing, nothing, nothing, nothing,
                     (sys.executable, str(FAKE)))
@@ -101,6 +102,14 @@ def test_repeat_after_a_dead_guest(spec: HostSpec, tmp_path: Path) -> None:
     assert [run.valid for run in records.runs(tmp_path / "out")] == [False, True]
     boots = [b for b in records.boots(tmp_path / "out") if b.guest]
     assert [b.ok for b in boots] == [False, True]
+
+
+def test_a_host_that_lost_two_guests_is_booted_again(spec: HostSpec, tmp_path: Path) -> None:
+    assert not go(experiment("sleep 0.1", bad="die", vms=(1,), repeats=2), spec, tmp_path)
+    hosts = [boot for boot in records.boots(tmp_path) if not boot.guest]
+    assert [boot.ok for boot in hosts] == [False, True], records.runs(tmp_path)
+    assert hosts[0].reason == "2 guests failed in this boot"
+    assert [run.boot for run in records.runs(tmp_path)] == [0, 0, 1]
 
 
 def test_gives_a_hopeless_cell_up(spec: HostSpec, tmp_path: Path) -> None:
