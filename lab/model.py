@@ -156,7 +156,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of summary.json; see DESIGN for the format."""
+    """One row of summary.json; see docs/experiments.md for the format."""
 
     scheme: str
     workload: str
