@@ -118,7 +118,7 @@ def source(named: Path | None = None, progress: Progress | None = None) -> Sourc
 
     def unpack(target: Path) -> None:
         with progress.stage(f"unpack {where.name}"):
-            _copy_folder(where, target) if where.is_dir() else _untar(where, target)
+            _copy_folder(where, target) if where.is_dir() else untar(where, target)
         version_of(target)
 
     tree = content.entry("base", identity, unpack, progress, keep=2)
@@ -157,7 +157,7 @@ def _copy_folder(tree: Path, target: Path) -> None:
     shutil.copytree(tree, target, symlinks=True, ignore=skip, dirs_exist_ok=True)
 
 
-def _untar(tarball: Path, target: Path) -> None:
+def untar(tarball: Path, target: Path) -> None:
     """Unpack a tarball without its first path component."""
     if tarball.name.endswith(".xz"):
         tools.require("xz")

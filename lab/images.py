@@ -28,16 +28,17 @@ class Images:
 def prepare(variant: str, tree: Path | None, packages: Iterable[str],
             progress: Progress) -> Images:
     """Build what the cache lacks."""
-    from lab import kernel, userland  # heavy, and not needed for --dry-run
+    from lab import emulator, kernel, userland  # heavy, and not needed for --dry-run
 
+    userland.prepare(packages, progress)
+    machine = emulator.prepare(progress)
     image = kernel.build(variant, tree=tree, progress=progress)
-    emulator = userland.emulator(progress)
     return Images(
         host_kernel=image.bzimage, guest_kernel=image.bzimage,
         host_image=userland.host_image(image, progress),
         guest_image=userland.guest_image(image, packages, progress),
-        emulator=tuple(emulator.command()), kernel=f"{image.release} {image.hash}",
-        base_version=image.base_version, config_hash=image.config_hash, qemu=emulator.version)
+        emulator=tuple(machine.command()), kernel=f"{image.release} {image.hash}",
+        base_version=image.base_version, config_hash=image.config_hash, qemu=machine.version)
 
 
 PLACEHOLDERS = Images(

@@ -30,7 +30,7 @@ HOST_ARGS = (
     "kvm.tsc_tolerance_ppm=10000",  # see docs/results/nested-lab.md, "Lost timers"
     "transparent_hugepage=always",  # few nested faults; see "Guests that reset themselves"
 )
-EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+tsc-deadline,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2,"
+EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2,"
                 "+clflush,-la57")
 """No extended state (XSAVE) and few other features: see docs/results/nested-lab.md."""
 PR_SET_PDEATHSIG = 1

@@ -59,7 +59,7 @@ class Make:
     def __init__(self, tree: Path, objects: Path, log: Path, localversion: str, name: str):
         self._name, self._log, self._objects = name, log, objects
         self._command = [
-            *(*tools.DIE_WITH_US, "make", f"--directory={tree}"),
+            *("make", f"--directory={tree}"),
             *(f"O={objects}", "ARCH=x86", f"LOCALVERSION={localversion}"),
             f"--jobs={len(os.sched_getaffinity(0))}",
         ]
@@ -82,21 +82,10 @@ class Make:
             log.write(f"$ make {' '.join((*settings, *targets))}\n")
             log.flush()
             start = self._log.stat().st_size
-            process = subprocess.Popen(
-                [*self._command, *settings, *targets],
-                env=_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                process_group=0,
-            )
-            try:
+            command = [*self._command, *settings, *targets]
+            with tools.follow(command, env=_environment()) as process:
                 steps = self._follow(process, log.write, stage)
                 status = process.wait()
-            finally:
-                tools.stop(process)
         if status:
             lines = fault_lines(self._log.read_bytes()[start:].decode(errors="replace"))
             said = "".join(f"\n  {line}" for line in lines)

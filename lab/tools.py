@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab import paths
@@ -84,6 +85,32 @@ def run(
         said = lines[-1] if lines else "no message"
         raise LabError(f"`{name} {command[1]}` failed (status {done.returncode}): {said}")
     return done.stdout
+
+
+@contextmanager
+def follow(
+    command: Sequence[str | Path], *, cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator["subprocess.Popen[str]"]:
+    """A long command whose output, errors among it, is read line by line.
+
+    Whatever ends the block, also Ctrl-C, ends the command and all its children.
+    """
+    process = subprocess.Popen(
+        [*DIE_WITH_US, *map(str, command)],
+        cwd=cwd,
+        env=dict(env) if env is not None else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+    try:
+        yield process
+    finally:
+        stop(process)
 
 
 def stop(process: "subprocess.Popen[str]") -> None:

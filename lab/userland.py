@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab import content, mmdebstrap, paths, tools
@@ -30,38 +29,9 @@ TARGET = paths.LAB / "target"
 PROGRAMS = paths.LAB / "workloads" / "src"
 PACKAGE_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 CC = ("gcc", "-static", "-O2", "-Wall", "-pthread")
-LIBRARIES = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 IMAGE = "root.erofs"
 INSIDE = "usr/lib/pvsync"
 """Where the lab's own files are in an image."""
-
-
-@dataclass(frozen=True)
-class Emulator:
-    """QEMU in a userland of its own, which runs without being root there."""
-
-    root: Path
-    version: str
-    """Of QEMU, such as 11.1.3 (Debian 1:11.1.3+ds-1~bpo13+1)."""
-
-    def command(self) -> list[str]:
-        """The start of a command line: QEMU by its own loader, with its own files.
-
-        Replaces itself by execve, so that the process started is QEMU.
-        """
-        loader = self.root / "lib64/ld-linux-x86-64.so.2"
-        libraries = ":".join(str(self.root / folder) for folder in LIBRARIES)
-        firmware = [
-            word
-            for folder in ("usr/share/qemu", "usr/share/seabios")
-            for word in ("-L", str(self.root / folder))
-        ]
-        modules = self.root / "usr/lib/x86_64-linux-gnu/qemu"
-        return [
-            *("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH", f"QEMU_MODULE_DIR={modules}"),
-            *(str(loader), "--inhibit-cache", "--library-path", libraries),
-            *(str(self.root / "usr/bin/qemu-system-x86_64"), *firmware),
-        ]
 
 
 def prepare(packages: Iterable[str] = (), progress: Progress | None = None) -> None:
@@ -71,12 +41,9 @@ def prepare(packages: Iterable[str] = (), progress: Progress | None = None) -> N
     _userland(EMULATOR, EMULATOR_PACKAGES, progress)
 
 
-def emulator(progress: Progress | None = None) -> Emulator:
-    """The emulator, made when the cache lacks it (about 50 s, 300 MB)."""
-    root = _userland(EMULATOR, EMULATOR_PACKAGES, progress) / "root"
-    command = Emulator(root, "").command()
-    said = tools.run([*command, "--version"]).decode().splitlines()[0]
-    return Emulator(root, said.removeprefix("QEMU emulator version "))
+def emulator_root(progress: Progress | None = None) -> Path:
+    """Root of the userland with QEMU and its firmware (about 50 s to make, 300 MB)."""
+    return _userland(EMULATOR, EMULATOR_PACKAGES, progress) / "root"
 
 
 def host_image(kernel: KernelImage, progress: Progress | None = None) -> Path:
