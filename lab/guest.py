@@ -26,6 +26,8 @@ class GuestSpec:
     """MiB."""
     args: tuple[str, ...]
     """The scheme's boot arguments."""
+    cpu: tuple[str, ...] = ()
+    """The scheme's changes to the CPU, such as kvm-pv-unhalt=off."""
 
 
 def boot_args(spec: GuestSpec) -> str:
@@ -48,7 +50,7 @@ def guest_command(emulator: tuple[str, ...], spec: GuestSpec, kernel: PurePosixP
     folder = guest_folder(work, spec.name)
     return [
         *emulator, "-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none",
-        "-no-reboot", "-enable-kvm", "-cpu", "host",
+        "-no-reboot", "-enable-kvm", "-cpu", ",".join(("host", *spec.cpu)),
         "-M", "microvm,x-option-roms=on,isa-serial=on,rtc=on,memory-backend=ram",
         "-smp", str(spec.vcpus), "-m", f"{spec.memory}M",
         "-object", f"memory-backend-ram,id=ram,size={spec.memory}M,prealloc=on",

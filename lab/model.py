@@ -26,6 +26,8 @@ class Scheme:
     """Boot arguments of the guests' kernel."""
     host: dict[str, str] = field(default_factory=dict)
     """Host parameters, name to value, written before the guests start."""
+    cpu: tuple[str, ...] = ()
+    """Changes to the guests' CPU, as QEMU's -cpu takes them."""
     test_only: bool = False
     """Left out of listings; needs a test build of the kernel."""
     label: str = ""

@@ -81,7 +81,7 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> 
     for scheme in experiment.schemes:
         label = scheme.label or scheme.name
         one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, experiment.guest_mem,
-                              scheme.guest)
+                              scheme.guest, scheme.cpu)
         argv = guest.guest_command(
             spec.emulator if local else HOST_QEMU, one, HOST_WORK / "bzImage",
             PurePosixPath("/dev/vdb"), HOST_WORK)

@@ -140,7 +140,7 @@ class Session:
             if name in self._live:
                 continue
             spec = GuestSpec(name, self.experiment.vcpus, self.experiment.guest_mem,
-                             self._schemes[label].guest)
+                             self._schemes[label].guest, self._schemes[label].cpu)
             argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
             group = f"pvsync-{name}" if self._groups else ""
             waiting.append((spec, label, self.machine.control.submit(

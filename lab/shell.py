@@ -39,7 +39,7 @@ def interactive(argv: Sequence[str]) -> list[str]:
 
 def inner_script(scheme: Scheme, vcpus: int, kernel_size: int) -> str:
     """Shell commands that start one guest inside the host, on the host's terminal."""
-    spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest)
+    spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest, scheme.cpu)
     argv = interactive(guest_command(QEMU, spec, INNER / "bzImage", PurePosixPath("/dev/vdb"),
                                      INNER))
     return (f"mkdir -p {INNER}/guests/shell; head -c {kernel_size} /dev/vdc >{INNER}/bzImage; "
@@ -52,7 +52,7 @@ def command(where: str, scheme: Scheme, backend: Backend, files: images.Images, 
     if backend == "local":
         if where == "host":
             raise UsageError("with --backend local this machine is the host: you are in it")
-        spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest)
+        spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest, scheme.cpu)
         (run / "guests" / "shell").mkdir(parents=True)
         return interactive(guest_command(
             files.emulator, spec, PurePosixPath(files.guest_kernel),

@@ -39,8 +39,12 @@ def test_every_parameter_value(lab: Lab) -> None:
         "tas": "spinlocks: tas",
         "ticket": "spinlocks: ticket",
         "pmt": "spinlocks: pmt",
+        "pv-ticket": "spinlocks: pv-ticket",
+        "pv-pmt": "spinlocks: pv-pmt",
         "pmt-0": "tau 0 ns is 0 spins",
         "pmt-inf": "tau is infinite",
+        "pv-pmt-unwoken": "pvsync.lock=pv-pmt is pmt here: the host does not offer to wake",
+        "pv-ticket-dedicated": "pvsync.lock=pv-ticket is ticket here: the host dedicates CPUs",
         "lock-unknown": "pvsync.lock=nonsense is not known, spinlocks stay as they are",
         "tau-wrong": "pvsync.tau=2us is not a number of nanoseconds nor inf",
     }
@@ -54,6 +58,8 @@ def test_every_parameter_value(lab: Lab) -> None:
         assert uncounted == counted, f"{scheme} goes on counting"
         assert set(cleared.values()) == {0}
     assert "spinlocks: qspinlock" in result.guest_output("lock-unknown")
+    assert "spinlocks: pmt" in result.guest_output("pv-pmt-unwoken")
+    assert "spinlocks: ticket" in result.guest_output("pv-ticket-dedicated")
     assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("pmt"))
     assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("tau-wrong"))
 

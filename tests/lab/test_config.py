@@ -108,7 +108,7 @@ def test_test_only_scheme_brings_the_test_kernel() -> None:
     ("change", "message"),
     [
         (Overrides(schemes=("tickt",)), "the command line: there is no scheme 'tickt', did you"
-         " mean 'ticket'? (known: pvqspinlock, qspinlock, tas, ticket, pmt, pmt-0, pmt-inf)"),
+         " mean 'ticket'? (known: pvqspinlock, qspinlock, tas, ticket, "),
         (Overrides(workloads=("hackbnch",)), "no workload 'hackbnch', did you mean 'hackbench'?"),
         (Overrides(schemes=()), "schemes must name at least one"),
         (Overrides(vms=(0,)), "vms must be from 1 to 64, not 0"),

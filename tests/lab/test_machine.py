@@ -39,6 +39,11 @@ def test_guest_command() -> None:
     argv = guest_command(("qemu",), spec, PurePosixPath("/b"), PurePosixPath("/dev/vdb"),
                          PurePosixPath("/w"))
     assert value(argv, "-append").endswith(" pvsync.lock=pmt") and value(argv, "-smp") == "8"
+    assert value(argv, "-cpu") == "host"
+    other = GuestSpec("a-0", 2, 256, (), ("kvm-pv-unhalt=off",))
+    argv_other = guest_command(("qemu",), other, PurePosixPath("/b"), PurePosixPath("/dev/vdb"),
+                               PurePosixPath("/w"))
+    assert value(argv_other, "-cpu") == "host,kvm-pv-unhalt=off"
     assert "-enable-kvm" in argv and "readonly=on" in value(argv, "-drive")
     assert value(argv, "-serial") == "file:/w/guests/pmt-0/console"
 

@@ -114,4 +114,4 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "ruff", "mypy", "lab", "series", "locks", "kernel"]
+        "ruff", "mypy", "lab", "models", "series", "locks", "kernel"]

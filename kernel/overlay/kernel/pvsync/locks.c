@@ -32,10 +32,13 @@ typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
  * struct lock_choice - an algorithm that pvsync.lock= can name
  * @name: value of the parameter
  * @slowpath: what a contended lock calls; NULL leaves the kernel's own
+ * @plain: name of the choice to take where waiters cannot sleep; NULL for a
+ *	choice whose waiters do not
  */
 struct lock_choice {
 	const char	*name;
 	slowpath_fn	slowpath;
+	const char	*plain;
 };
 
 static const struct lock_choice lock_choices[] __initconst = {
@@ -43,6 +46,10 @@ static const struct lock_choice lock_choices[] __initconst = {
 	{ "tas",	NULL },
 	{ "ticket",	pvsync_ticket_lock_slowpath },
 	{ "pmt",	pvsync_pmt_lock_slowpath },
+#ifdef CONFIG_PVSYNC_PV_LOCKS
+	{ "pv-ticket",	pvsync_pv_ticket_lock_slowpath, "ticket" },
+	{ "pv-pmt",	pvsync_pv_pmt_lock_slowpath, "pmt" },
+#endif
 #ifdef CONFIG_PVSYNC_BUSTED
 	{ "busted",	pvsync_busted_lock_slowpath },
 #endif
@@ -68,32 +75,75 @@ static long long tau_ns __initdata = TAU_AUTO;
 #define TAU_DEFAULT_NS	2000U
 #define TAU_SECTIONS	(TAU_DEFAULT_NS / 40)
 
-static int __init parse_lock(char *arg)
+static const struct lock_choice * __init find_choice(const char *name)
 {
 	unsigned int i;
 
-	for (i = 0; arg && i < ARRAY_SIZE(lock_choices); i++) {
-		const struct lock_choice *choice = &lock_choices[i];
+	for (i = 0; name && i < ARRAY_SIZE(lock_choices); i++) {
+		if (!strcmp(name, lock_choices[i].name))
+			return &lock_choices[i];
+	}
+	return NULL;
+}
 
-		if (strcmp(arg, choice->name))
-			continue;
-		/*
-		 * KVM's and Xen's own choices would come later and win. The
-		 * last pvsync.lock= counts, and nopvspin keeps its meaning.
-		 */
-		if (chosen && !i)
-			nopvspin = nopvspin_given;
-		if (!chosen && i)
-			nopvspin_given = nopvspin;
-		if (i)
-			nopvspin = true;
-		chosen = i;
-		pv_ops.lock.queued_spin_lock_slowpath =
-			choice->slowpath ?: native_queued_spin_lock_slowpath;
+#ifdef CONFIG_PVSYNC_PV_LOCKS
+
+/* The choice itself, or the plain one if its waiters could not be woken. */
+static const struct lock_choice * __init possible(const struct lock_choice *choice)
+{
+	const char *reason = choice->plain ? pvsync_pv_unavailable() : NULL;
+
+	if (!reason)
+		return choice;
+	pr_info("pvsync.lock=%s is %s here: %s\n", choice->name, choice->plain, reason);
+	return find_choice(choice->plain);
+}
+
+static void __init set_unlock(const struct lock_choice *choice)
+{
+	if (choice->plain)
+		pvsync_pv_install(choice->slowpath == pvsync_pv_ticket_lock_slowpath);
+	else
+		pvsync_pv_uninstall();
+}
+
+#else
+
+static const struct lock_choice * __init possible(const struct lock_choice *choice)
+{
+	return choice;
+}
+
+static void __init set_unlock(const struct lock_choice *choice) { }
+
+#endif /* CONFIG_PVSYNC_PV_LOCKS */
+
+static int __init parse_lock(char *arg)
+{
+	const struct lock_choice *choice = find_choice(arg);
+	unsigned int i;
+
+	if (!choice) {
+		pr_warn("pvsync.lock=%s is not known, spinlocks stay as they are; use qspinlock, tas, ticket, pmt, pv-ticket or pv-pmt\n",
+			arg ?: "");
 		return 0;
 	}
-	pr_warn("pvsync.lock=%s is not known, spinlocks stay as they are; use qspinlock, tas, ticket or pmt\n",
-		arg ?: "");
+	choice = possible(choice);
+	i = choice - lock_choices;
+	/*
+	 * KVM's and Xen's own choices would come later and win. The last
+	 * pvsync.lock= counts, and nopvspin keeps its meaning.
+	 */
+	if (chosen && !i)
+		nopvspin = nopvspin_given;
+	if (!chosen && i)
+		nopvspin_given = nopvspin;
+	if (i)
+		nopvspin = true;
+	chosen = i;
+	pv_ops.lock.queued_spin_lock_slowpath =
+		choice->slowpath ?: native_queued_spin_lock_slowpath;
+	set_unlock(choice);
 	return 0;
 }
 early_param("pvsync.lock", parse_lock);
@@ -112,6 +162,17 @@ static int __init parse_tau(char *arg)
 	return 0;
 }
 early_param("pvsync.tau", parse_tau);
+
+#ifdef CONFIG_PVSYNC_PV_LOCKS
+static int __init parse_halt_spins(char *arg)
+{
+	if (!arg || kstrtouint(arg, 10, &pvsync_halt_spins))
+		pr_warn("pvsync.halt_spins=%s is not a number of iterations, the default stays\n",
+			arg ?: "");
+	return 0;
+}
+early_param("pvsync.halt_spins", parse_halt_spins);
+#endif
 
 static void __init pause_once(struct qspinlock *lock)
 {

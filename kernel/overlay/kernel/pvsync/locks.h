@@ -4,6 +4,19 @@
 
 #include <asm-generic/qspinlock_types.h>
 
+#ifdef CONFIG_PVSYNC_PV_LOCKS
+
+/* Iterations before a waiter of a paravirtual lock halts. */
+extern u32 pvsync_halt_spins;
+
+void pvsync_pv_pmt_lock_slowpath(struct qspinlock *lock, u32 val);
+void pvsync_pv_ticket_lock_slowpath(struct qspinlock *lock, u32 val);
+const char *pvsync_pv_unavailable(void);
+void pvsync_pv_install(bool ordered);
+void pvsync_pv_uninstall(void);
+
+#endif /* CONFIG_PVSYNC_PV_LOCKS */
+
 void pvsync_busted_lock_slowpath(struct qspinlock *lock, u32 val);
 
 #endif /* _KERNEL_PVSYNC_LOCKS_H */

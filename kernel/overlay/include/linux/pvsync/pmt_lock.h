@@ -31,8 +31,9 @@
  *  |     granted     |     waiters     |   locked   |
  *  +-----------------+-----------------+------------+
  *
- * locked	the byte is 1 while somebody owns the lock, else 0 (the paper's
- *		field "lock"); the owner alone clears it
+ * locked	the byte is not 0 while somebody owns the lock (the paper's field
+ *		"lock"); the owner alone clears it. It is PVSYNC_LOCKED, or, with
+ *		locks whose waiters sleep, PVSYNC_SLOW; see pv_lock.c
  * waiters	tickets handed out to waiters that have not got the lock yet
  * granted	waiters that got the lock since there were last none, modulo 2^12
  *
@@ -93,6 +94,7 @@
 #include <asm-generic/qspinlock_types.h>
 
 #define PVSYNC_LOCKED		0x00000001U
+#define PVSYNC_SLOW		0x00000003U
 #define PVSYNC_LOCKED_MASK	0x000000ffU
 #define PVSYNC_WAITER		0x00000100U
 #define PVSYNC_WAITERS_SHIFT	8

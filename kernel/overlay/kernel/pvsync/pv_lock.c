@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Paravirtual ticket and preemptable ticket locks: waiters that have spun for
+ * long halt their virtual CPU, releases wake them. After J. Ouyang and
+ * J. R. Lange, VEE 2013, section 5.2. The lock, its word and its order are
+ * those of <linux/pvsync/pmt_lock.h>; of the host they need what KVM has for
+ * its own queued locks, a halt that KVM_HC_KICK_CPU ends.
+ *
+ * What the word says
+ * ------------------
+ *
+ * The locked byte has a third value, PVSYNC_SLOW: owned, and somebody may be
+ * asleep. A release exchanges PVSYNC_LOCKED for 0. When it finds PVSYNC_SLOW
+ * instead, it looks for sleepers. Two rules keep a lock with sleepers slow:
+ *
+ *   - who takes the lock while others wait for it makes it PVSYNC_SLOW, as any
+ *     of them may be asleep; who takes it as the last waiter, or by the fast
+ *     path, makes it PVSYNC_LOCKED;
+ *   - who goes to sleep while the lock is PVSYNC_LOCKED makes it PVSYNC_SLOW
+ *     before.
+ *
+ * Who sleeps where
+ * ----------------
+ *
+ * Each CPU has one slot: the lock it sleeps for, and its ticket. One is enough
+ * although waits nest (task, softirq, hardirq): the slot is filled and the CPU
+ * halted with interrupts off. If they were on before, "sti; hlt" lets them in
+ * only when the CPU is halted, and any of them ends the halt. Whatever lock
+ * the handler waited for in the meantime, and left of the slot, the waiter
+ * that it interrupted looks at its own lock next, and fills the slot anew
+ * before it halts again. An NMI handler that waits spins.
+ *
+ * Why none sleeps for ever
+ * ------------------------
+ *
+ *	sleeper				owner
+ *	-------				-----
+ *	[S]   slot = lock, ticket	[RmW] locked is SLOW, not LOCKED
+ *	      MB (1)			[S]   locked = 0
+ *	[RmW] locked: LOCKED -> SLOW	      MB (2)
+ *	      or [L] locked is SLOW	[L]   slot
+ *	      halt			      kick
+ *
+ *	(1) in pvsync_pv_park(), (2) in pvsync_pv_unlock_slowpath()
+ *
+ * The sleeper's access of the word comes before or after the owner's store of
+ * 0. If it comes before, the owner found PVSYNC_SLOW and, by (1) and (2), finds
+ * the slot. If after, the sleeper sees a free lock: it does not halt if it may
+ * take it; else it is another ticket's turn, which takes the lock as
+ * PVSYNC_SLOW because this one waits, and the argument starts anew with that
+ * owner. In detail:
+ *
+ *  - A kick before the halt: the host remembers it, and the halt ends at once.
+ *  - A kick too many, or an interrupt: the waiter looks at the word, and parks
+ *    anew if it has to.
+ *  - A slot read while it changes: whatever the releaser saw of an older sleep
+ *    was written before (1) of the newer one, whose look at the word therefore
+ *    comes after the releaser's store of 0.
+ *  - CPU hotplug: a CPU that goes down waits for no lock, and slots are never
+ *    freed.
+ *
+ * Whom a release wakes
+ * --------------------
+ *
+ * With the ticket lock, the one whose turn it is; nobody else could take the
+ * lock. If it is in no slot it is awake, or about to look at the word after (1).
+ *
+ * With the preemptable ticket lock only competing waiters sleep, any of which
+ * may take the lock. The paper wakes all of them. One is enough, as who takes
+ * the lock wakes another one when it releases it: it holds the lock as
+ * PVSYNC_SLOW for as long as there are others. It is the one that is furthest
+ * ahead in ticket order and has not been woken yet: a woken CPU may have to
+ * wait for a real one, and if somebody else has the lock meanwhile, the release
+ * that follows wakes the next instead of the same.
+ *
+ * "Woken already" cannot be mistaken for a sleep that nobody ends: the mark is
+ * always followed by a kick, and is taken back before (1) of the next sleep. A
+ * releaser that passes over a marked slot did so before that, so that the next
+ * look at the word, after (1), finds what the releaser stored.
+ */
+#include <linux/atomic.h>
+#include <linux/cpumask.h>
+#include <linux/init.h>
+#include <linux/irqflags.h>
+#include <linux/kvm_para.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/smp.h>
+
+#include <asm/paravirt.h>
+#include <asm/smp.h>
+
+#include <linux/pvsync/lock_stat.h>
+#include <linux/pvsync/pmt_lock.h>
+
+#include "locks.h"
+#include "pmt_wait.h"
+
+/* Iterations before a waiter halts; the paper's threshold, section 5.2. */
+u32 pvsync_halt_spins = 2048;
+
+static bool pvsync_pv_ticket __ro_after_init;
+
+/* All locks are of one kind: may a waiter take a lock in its turn only? */
+static __always_inline bool pvsync_pv_ordered(void)
+{
+	return pvsync_pv_ticket || READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF;
+}
+
+/**
+ * struct pvsync_slot - what a sleeping CPU waits for
+ * @lock: the lock; NULL while the CPU does not sleep
+ * @ticket: its ticket
+ * @woken: a release has chosen this CPU, and kicks it
+ */
+struct pvsync_slot {
+	struct qspinlock	*lock;
+	u32			ticket;
+	bool			woken;
+};
+
+static DEFINE_PER_CPU_SHARED_ALIGNED(struct pvsync_slot, pvsync_slots);
+
+/* CPUs whose slots a release has to look at. */
+static struct cpumask pvsync_sleepers;
+
+static __always_inline bool pvsync_may_take(u32 val, u32 ticket, bool ordered)
+{
+	if (val & PVSYNC_LOCKED_MASK)
+		return false;
+	return !ordered || !pvsync_position(val, ticket);
+}
+
+/*
+ * Value of the lock word when a waiter takes the lock: g+1,w-1,SLOW, or
+ * 0,0,LOCKED for the last one.
+ */
+static __always_inline u32 pvsync_taken_slow(u32 val)
+{
+	u32 taken = pvsync_taken(val);
+
+	return pvsync_waiters(taken) ? taken | PVSYNC_SLOW : taken;
+}
+
+/*
+ * Make sure that the release looks for sleepers.
+ *
+ * Return: false when the lock can be taken and there is no reason to sleep.
+ */
+static bool pvsync_pv_announce(struct qspinlock *lock, u32 ticket, bool ordered)
+{
+	u32 val = atomic_read(&lock->val);
+
+	for (;;) {
+		int old = val;
+
+		if (pvsync_may_take(val, ticket, ordered))
+			return false;
+		/* Slow already, or free and will be taken as PVSYNC_SLOW. */
+		if ((val & PVSYNC_LOCKED_MASK) != PVSYNC_LOCKED)
+			return true;
+		if (atomic_try_cmpxchg_relaxed(&lock->val, &old, val | PVSYNC_SLOW))
+			return true;
+		val = old;
+	}
+}
+
+/*
+ * Halt until a release of @lock, or anything else, wakes this CPU.
+ *
+ * Context: preemption disabled, interrupts as they are; in an NMI it returns
+ * at once. Lockdep and tracing are left out, they take locks themselves.
+ */
+static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
+{
+	struct pvsync_slot *slot;
+	unsigned long flags;
+	int cpu;
+
+	if (in_nmi())
+		return;
+
+	raw_local_irq_save(flags);
+	cpu = raw_smp_processor_id();
+	slot = per_cpu_ptr(&pvsync_slots, cpu);
+	WRITE_ONCE(slot->ticket, ticket);
+	WRITE_ONCE(slot->woken, false);
+	WRITE_ONCE(slot->lock, lock);
+	cpumask_set_cpu(cpu, &pvsync_sleepers);
+
+	/* (1), pairs with (2) in pvsync_pv_unlock_slowpath() */
+	smp_mb__after_atomic();
+
+	if (pvsync_pv_announce(lock, ticket, ordered)) {
+		pvsync_count(PVSYNC_lock_halts);
+		if (raw_irqs_disabled_flags(flags)) {
+			halt();
+		} else {
+			raw_safe_halt();
+			/* Handlers ran, and may have used the slot. */
+			raw_local_irq_disable();
+		}
+	}
+
+	cpumask_clear_cpu(cpu, &pvsync_sleepers);
+	WRITE_ONCE(slot->lock, NULL);
+	raw_local_irq_restore(flags);
+}
+
+static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
+{
+	const bool ordered = tau == PVSYNC_TAU_INF;
+	u32 left = READ_ONCE(pvsync_halt_spins);
+	u32 val, ticket, spins = 0;
+
+	pvsync_count(PVSYNC_lock_contended);
+	val = pvsync_pmt_join(lock);
+	ticket = pvsync_next_ticket(val - PVSYNC_WAITER);
+	if (!ordered)
+		val = pvsync_pmt_wait_turn(lock, val, tau, &spins);
+
+	for (;;) {
+		int old = val;
+
+		if (pvsync_may_take(val, ticket, ordered)) {
+			if (atomic_try_cmpxchg_acquire(&lock->val, &old,
+						       pvsync_taken_slow(val)))
+				return;
+			val = old;
+			continue;
+		}
+		if (left--) {
+			pvsync_count_spin(&spins, val & PVSYNC_LOCKED_MASK);
+			cpu_relax();
+		} else {
+			pvsync_pv_park(lock, ticket, ordered);
+			left = READ_ONCE(pvsync_halt_spins);
+		}
+		val = atomic_read(&lock->val);
+	}
+}
+
+/**
+ * pvsync_pv_pmt_lock_slowpath - acquire a pv-pmt lock that is not free
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Keeps to the order for n * tau, spins for pvsync_halt_spins iterations, then
+ * halts.
+ *
+ * Context: preemption disabled, interrupts as they are.
+ */
+void pvsync_pv_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
+{
+	pvsync_pv_wait(lock, READ_ONCE(pvsync_tau_spins));
+}
+
+/**
+ * pvsync_pv_ticket_lock_slowpath - acquire a pv-ticket lock that is not free
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Spins for pvsync_halt_spins iterations, then halts; always in ticket order.
+ *
+ * Context: preemption disabled, interrupts as they are.
+ */
+void pvsync_pv_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
+{
+	pvsync_pv_wait(lock, PVSYNC_TAU_INF);
+}
+
+/*
+ * The CPU that a release wakes, see "Whom a release wakes" above. Compares the
+ * address of the lock and does not touch it: it may be gone.
+ *
+ * Return: a CPU, or -1 if there is none to wake.
+ */
+static int pvsync_pv_next(struct qspinlock *lock, u32 granted)
+{
+	u32 nearest = U32_MAX;
+	int cpu, next = -1;
+
+	for_each_cpu(cpu, &pvsync_sleepers) {
+		struct pvsync_slot *slot = per_cpu_ptr(&pvsync_slots, cpu);
+		u32 ahead;
+
+		if (READ_ONCE(slot->lock) != lock)
+			continue;
+		ahead = READ_ONCE(slot->ticket) - granted;
+		if (pvsync_pv_ordered()) {
+			if (!(ahead & PVSYNC_COUNT_MASK))
+				return cpu;
+			continue;
+		}
+		if (READ_ONCE(slot->woken))
+			continue;
+		/* Overtaken tickets, which are negative, come first. */
+		ahead += (PVSYNC_COUNT_MASK + 1) / 2;
+		ahead &= PVSYNC_COUNT_MASK;
+		if (ahead < nearest) {
+			nearest = ahead;
+			next = cpu;
+		}
+	}
+	return next;
+}
+
+static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
+{
+	u32 granted = pvsync_granted(atomic_read(&lock->val));
+	int cpu;
+
+	/* The critical section before it, for the acquire of the next owner. */
+	smp_store_release(&lock->locked, 0);
+
+	/* (2), pairs with (1) in pvsync_pv_park(); the lock may be gone from here */
+	smp_mb();
+
+	cpu = pvsync_pv_next(lock, granted);
+	if (cpu < 0)
+		return;
+	WRITE_ONCE(per_cpu_ptr(&pvsync_slots, cpu)->woken, true);
+	pvsync_count(PVSYNC_lock_kicks);
+	kvm_hypercall2(KVM_HC_KICK_CPU, 0, per_cpu(x86_cpu_to_apicid, cpu));
+}
+
+/*
+ * Release a lock, and wake whoever has to be.
+ *
+ *	owner				next owner
+ *	-----				----------
+ *	[S]   critical section		[RmW] locked 0 -> 1  (acquire)
+ *	[RmW] locked 1 -> 0 (release)	[L]   critical section
+ *	      or, if slow, [S] 0 (release)
+ */
+__visible void __pvsync_pv_unlock(struct qspinlock *lock);
+__visible void __pvsync_pv_unlock(struct qspinlock *lock)
+{
+	u8 locked = PVSYNC_LOCKED;
+
+	if (likely(try_cmpxchg_release(&lock->locked, &locked, 0)))
+		return;
+	pvsync_pv_unlock_slowpath(lock);
+}
+
+PV_CALLEE_SAVE_REGS_THUNK(__pvsync_pv_unlock);
+
+/**
+ * pvsync_pv_unavailable - why paravirtual locks cannot be used on this machine
+ *
+ * Context: early parameters or later, CPUID only.
+ *
+ * Return: the reason, for the log; NULL if they can.
+ */
+const char * __init pvsync_pv_unavailable(void)
+{
+	if (!kvm_para_available() || !kvm_para_has_feature(KVM_FEATURE_PV_UNHALT))
+		return "the host does not offer to wake halted vCPUs";
+	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
+		return "the host dedicates CPUs to this guest";
+	return NULL;
+}
+
+/**
+ * pvsync_pv_install - make every release look for sleepers
+ * @ordered: the slow path is pvsync_pv_ticket_lock_slowpath()
+ *
+ * Context: before the alternatives are patched, as they decide for good what a
+ * release calls; one CPU, and no lock contended yet.
+ */
+void __init pvsync_pv_install(bool ordered)
+{
+	pvsync_pv_ticket = ordered;
+	pv_ops.lock.queued_spin_unlock = PV_CALLEE_SAVE(__pvsync_pv_unlock);
+}
+
+/**
+ * pvsync_pv_uninstall - let releases store a zero again
+ *
+ * Context: as pvsync_pv_install().
+ */
+void __init pvsync_pv_uninstall(void)
+{
+	pv_ops.lock.queued_spin_unlock =
+		PV_CALLEE_SAVE(__native_queued_spin_unlock);
+}

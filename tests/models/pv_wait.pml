@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Wait and kick of the paravirtual ticket locks, kernel/pvsync/pv_lock.c, on
+ * x86-TSO: no waiter sleeps for ever, and no two CPUs own the lock.
+ *
+ * CPUS CPUs take and release one lock ROUNDS() times each. Stores to a slot and
+ * the release's store of 0 go through a store buffer of the CPU, in order, and
+ * reach memory at any later time; an atomic operation or MB() empties the
+ * buffer first. A halt ends by a kick, before it or during it, and by nothing
+ * else: an interrupt would hide a lost wake-up. A lost wake-up is then an
+ * invalid end state.
+ *
+ * The ordered phase of the preemptable ticket lock touches nothing, and its
+ * timeout may come at any time: such a waiter is here one that competes at once
+ * (TICKET=0). A waiter may park at any time: its count of iterations is not
+ * modelled.
+ *
+ * Mutations, each of which has to be found:
+ *	NO_MB1		the sleeper looks at the word before its slot is visible
+ *	NO_MB2		the owner looks at the slots before its release is visible
+ *	NO_ANNOUNCE	the sleeper does not make the lock slow
+ *	TAKE_FAST	a waiter that takes the lock from others does not make it slow
+ *	NO_KICK		the chosen sleeper is marked and not kicked
+ *	NO_RECHECK	the sleeper halts without another look at the word
+ *	KEEP_MARK	the mark "woken" is not taken back for the next sleep
+ *	TAKE_OWNED	a waiter takes a lock that is owned
+ *	WAKE_ANY	the ticket lock wakes the first sleeper, not the next ticket
+ */
+#ifndef CPUS
+#define CPUS	3
+#endif
+/* Times that CPU 0, and that each other CPU, takes the lock. */
+#ifndef FIRST
+#define FIRST	2
+#endif
+#ifndef OTHERS
+#define OTHERS	2
+#endif
+#define ROUNDS(me)	((me) == 0 -> FIRST : OTHERS)
+#ifndef TICKET
+#define TICKET	0
+#endif
+
+#define FREE	0
+#define LOCKED	1
+#define SLOW	3
+#define NONE	255
+
+/* The lock word. Counts do not wrap in so few rounds. */
+byte locked = FREE, waiters = 0, granted = 0;
+byte owners = 0;
+
+/* Slots, as memory has them. */
+bool s_sleeps[CPUS];
+byte s_ticket[CPUS];
+bool s_woken[CPUS];
+
+/* Remembered kicks: the host's pv_unhalted. */
+bool kicked[CPUS];
+
+/* Store buffers: a slot, then or alone a release; or a mark on a slot of another CPU. */
+bool b_slot[CPUS], b_release[CPUS];
+bool b_sleeps[CPUS];
+byte b_ticket[CPUS];
+bool b_woken[CPUS];
+
+inline drain(me)
+{
+	if
+	:: b_slot[me] ->
+		s_sleeps[me] = b_sleeps[me];
+		s_ticket[me] = b_ticket[me];
+		s_woken[me] = b_woken[me];
+		b_slot[me] = false
+	:: else
+	fi;
+	if
+	:: b_release[me] -> locked = FREE; b_release[me] = false
+	:: else
+	fi
+}
+
+#define MB(me)	d_step { drain(me) }
+
+/* The buffers reach memory whenever they like. */
+proctype memory(byte me)
+{
+end:	do
+	:: d_step { b_slot[me] || b_release[me] -> drain(me) }
+	od
+}
+
+/* A CPU reads its own release from its buffer. */
+#define WORD(me)	(b_release[me] -> FREE : locked)
+
+#ifdef TAKE_OWNED
+#define MAY_TAKE(me)	(!TICKET || ticket == granted)
+#else
+#define MAY_TAKE(me)	(WORD(me) == FREE && (!TICKET || ticket == granted))
+#endif
+
+inline take(me)
+{
+	waiters--;
+	if
+	:: waiters == 0 -> locked = LOCKED; granted = 0
+#ifdef TAKE_FAST
+	:: else -> locked = LOCKED; granted++
+#else
+	:: else -> locked = SLOW; granted++
+#endif
+	fi;
+	owners++;
+	assert(owners == 1)
+}
+
+inline release(me)
+{
+	/* try_cmpxchg_release(LOCKED, 0), or a look at granted. */
+	d_step {
+		drain(me);
+		owners--;
+		slow = (locked == SLOW);
+		now = granted;
+		if
+		:: !slow -> locked = FREE
+		:: else
+		fi
+	};
+	if
+	:: slow ->
+		b_release[me] = true;
+#ifndef NO_MB2
+		MB(me);
+#endif
+		/* Look at one slot after the other; the one furthest ahead wins. */
+		next = NONE;
+		at = 0;
+		do
+		:: at < CPUS && at != me ->
+			d_step {
+				if
+#if TICKET
+#ifdef WAKE_ANY
+				:: s_sleeps[at] && next == NONE -> next = at
+#else
+				:: s_sleeps[at] && s_ticket[at] == now -> next = at
+#endif
+#else
+				:: s_sleeps[at] && !s_woken[at] &&
+				   (next == NONE || s_ticket[at] < nearest) ->
+					next = at;
+					nearest = s_ticket[at]
+#endif
+				:: else
+				fi;
+				at++
+			}
+		:: at < CPUS && at == me -> at++
+		:: at == CPUS -> break
+		od;
+		if
+		:: next != NONE ->
+			s_woken[next] = true;
+#ifndef NO_KICK
+			/* A hypercall: leaves the guest, which empties the buffer. */
+			d_step { drain(me); kicked[next] = true }
+#endif
+		:: else
+		fi;
+		next = NONE; nearest = 0; at = 0
+	:: else
+	fi;
+	slow = false; now = 0
+}
+
+inline park(me)
+{
+	d_step {
+		b_sleeps[me] = true;
+		b_ticket[me] = ticket;
+#ifndef KEEP_MARK
+		b_woken[me] = false;
+#else
+		b_woken[me] = s_woken[me];
+#endif
+		b_slot[me] = true
+	};
+#ifndef NO_MB1
+	MB(me);
+#endif
+	/* Announce: an atomic operation when it changes the word. */
+	d_step {
+		if
+#ifdef NO_RECHECK
+		:: MAY_TAKE(me) -> sleep = true
+#else
+		:: MAY_TAKE(me) -> sleep = false
+#endif
+#ifndef NO_ANNOUNCE
+		:: !MAY_TAKE(me) && WORD(me) == LOCKED -> drain(me); locked = SLOW; sleep = true
+#endif
+		:: else -> sleep = true
+		fi
+	};
+	if
+	:: sleep -> d_step { kicked[me] -> kicked[me] = false }
+	:: else
+	fi;
+	d_step {
+		b_sleeps[me] = false;
+		b_ticket[me] = 0;
+		b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
+		b_slot[me] = true;
+		sleep = false
+	}
+}
+
+proctype cpu(byte me)
+{
+	byte round = 0, ticket = 0, next = NONE, nearest = 0, at = 0, now = 0;
+	bool slow = false, sleep = false;
+
+	do
+	:: round < ROUNDS(me) ->
+		d_step { /* the fast path, or join */
+			drain(me);
+			if
+			:: locked == FREE && waiters == 0 ->
+				locked = LOCKED;
+				owners++;
+				assert(owners == 1);
+				ticket = NONE
+			:: else ->
+				ticket = granted + waiters;
+				waiters++
+			fi
+		};
+		do
+		:: ticket == NONE -> break
+		:: d_step {
+			ticket != NONE && MAY_TAKE(me) ->
+				drain(me);
+				/* The exchange fails if memory says otherwise. */
+				if
+#ifdef TAKE_OWNED
+				:: true -> take(me); ticket = NONE
+#else
+				:: locked == FREE -> take(me); ticket = NONE
+#endif
+				:: else
+				fi
+		   }
+		:: ticket != NONE && !MAY_TAKE(me) -> park(me)
+		od;
+		release(me);
+		round++
+	:: round == ROUNDS(me) -> break
+	od
+}
+
+init
+{
+	byte i = 0;
+
+	atomic {
+		do
+		:: i < CPUS -> run cpu(i); run memory(i); i++
+		:: i == CPUS -> break
+		od
+	}
+}
