@@ -24,6 +24,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -187,6 +188,11 @@ def run_all(chosen: Sequence[Stage]) -> Count:
     return total
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End as on Ctrl-C, with everything that a stage has started."""
+    raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when everything passed, 1 when something failed, 2 on wrong usage."""
     parser = argparse.ArgumentParser(description="Run pvsync's tests.")
@@ -205,6 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print(*(f"{stage.name}: {' '.join(stage.command)}" for stage in chosen), sep="\n")
         return 0
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return 1 if run_all(chosen).failed else 0
     except KeyboardInterrupt:

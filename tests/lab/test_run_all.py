@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import pytest
 
 from tests import run_all
@@ -115,3 +116,19 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         "ruff", "mypy", "lab", "models", "series", "locks", "kernel"]
+
+
+def test_a_killed_run_leaves_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    code = ("import sys; from tests import run_all; run_all.stages = lambda: [run_all.Stage('s',"
+            f" ('sh', '-c', 'echo $$ >{mark}; exec sleep 60'), 'status')];"
+            " sys.exit(run_all.main([]))")
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=run_all.ROOT,
+                           stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not (mark.exists() and mark.read_text().strip()) and time.monotonic() < end:
+        time.sleep(0.05)
+    child = int(mark.read_text())
+    run.terminate()
+    assert run.wait(20) == 130
+    assert not psutil.pid_exists(child)
