@@ -14,9 +14,12 @@ echo 1 >lock_stat && hackbench -g 2 -l 50 >/dev/null && echo 0 >lock_stat && gre
 hackbench -g 1 -l 20 >/dev/null && grep . counters
 for bad in 2 x -1; do echo $bad >lock_stat && echo took $bad; done
 echo 5 >counters && echo took 5
+sed 's/^/bin /' lock_waits
 echo 0 >counters && grep . counters
+sed 's/^/left /' lock_waits
 true
 """
+WAITS = re.compile(r"^bin (\d+) (\d+) (\d+)$", re.MULTILINE)
 COUNTER = re.compile(r"^(lock_\w+) (\d+)$", re.MULTILINE)
 SECTIONS = 4
 """How often PROBE shows the counters: at first, counted, not counted, cleared."""
@@ -28,6 +31,15 @@ def counters(output: str) -> list[dict[str, int]]:
     size = len(shown) // SECTIONS
     assert size and len(shown) == SECTIONS * size, output
     return [dict(shown[start : start + size]) for start in range(0, len(shown), size)]
+
+
+def check_waits(output: str) -> None:
+    """Each bin's cycles fit its bounds, and clearing leaves none."""
+    found = [tuple(map(int, line)) for line in WAITS.findall(output)]
+    assert found and "left " not in output, output
+    for index, waits, cycles in found:
+        assert waits
+        assert waits * 2**index / 2 <= cycles < waits * 2**index or index == 0, output
 
 
 def test_every_parameter_value(lab: Lab) -> None:
@@ -57,6 +69,7 @@ def test_every_parameter_value(lab: Lab) -> None:
         assert counted["lock_acquisitions"] > 10_000, scheme
         assert uncounted == counted, f"{scheme} goes on counting"
         assert set(cleared.values()) == {0}
+        check_waits(output)
     assert "spinlocks: qspinlock" in result.guest_output("lock-unknown")
     assert "spinlocks: pmt" in result.guest_output("pv-pmt-unwoken")
     assert "spinlocks: ticket" in result.guest_output("pv-ticket-dedicated")

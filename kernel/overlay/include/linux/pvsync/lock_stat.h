@@ -14,6 +14,8 @@
 
 #include <linux/types.h>
 
+struct qspinlock;
+
 enum pvsync_counter {
 #define PVSYNC_COUNTER(name, about)	PVSYNC_##name,
 #include <linux/pvsync/counters.h>
@@ -28,6 +30,7 @@ enum pvsync_counter {
 DECLARE_STATIC_KEY_FALSE(pvsync_lock_stat_key);
 extern u32 pvsync_stall_spins;
 void __pvsync_count(enum pvsync_counter counter);
+void pvsync_counted_lock(struct qspinlock *lock);
 
 static __always_inline bool pvsync_lock_stat_on(void)
 {

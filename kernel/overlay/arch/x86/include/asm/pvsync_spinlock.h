@@ -3,8 +3,9 @@
 #define _ASM_X86_PVSYNC_SPINLOCK_H
 
 /*
- * Counts every acquisition, also those that the fast path takes. Nothing is
- * different from <asm/qspinlock.h> without CONFIG_PVSYNC_LOCK_STAT.
+ * Counts every acquisition, also those that the fast path takes, and times
+ * every wait, whichever slow path it is in. Nothing is different from
+ * <asm/qspinlock.h> without CONFIG_PVSYNC_LOCK_STAT.
  */
 #ifdef CONFIG_PVSYNC_LOCK_STAT
 
@@ -12,8 +13,10 @@
 
 static __always_inline void pvsync_spin_lock(arch_spinlock_t *lock)
 {
-	queued_spin_lock(lock);
-	pvsync_count(PVSYNC_lock_acquisitions);
+	if (pvsync_lock_stat_on())
+		pvsync_counted_lock(lock);
+	else
+		queued_spin_lock(lock);
 }
 
 static __always_inline int pvsync_spin_trylock(arch_spinlock_t *lock)
