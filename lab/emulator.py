@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import base, content, mmdebstrap, paths, series, tools, userland
+from lab import base, content, make, mmdebstrap, paths, series, tools, userland
 from lab.errors import LabError, UsageError
 from lab.progress import Progress, Silent, Stage
 
@@ -39,7 +39,6 @@ CONFIGURE = (
 )
 FIRMWARE = ("usr/share/qemu", "usr/share/seabios")
 STEP = re.compile(r"\[(\d+)/(\d+)\] \S+ (?:C object )?(\S+)")
-FAULT = re.compile(r"error:|ERROR|FAILED|undefined reference|No space left")
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def _built(progress: Progress) -> Path:
         .short()
     )
 
-    def make(out: Path) -> None:
+    def fill(out: Path) -> None:
         work = out / "work"
         work.mkdir()
         with progress.stage("emulator") as stage:
@@ -104,7 +103,7 @@ def _built(progress: Progress) -> Path:
         (tree / "build" / PROGRAM).rename(out / PROGRAM)
         content.remove(work)
 
-    return content.entry("emulator", digest, make, progress, keep=2)
+    return content.entry("emulator", digest, fill, progress, keep=2)
 
 
 def version_of(dsc: Path) -> str:
@@ -171,6 +170,5 @@ def _follow(command: tuple[str, ...], folder: Path, stage: Stage) -> None:
         status = process.wait()
     log.write_text("".join(f"{line}\n" for line in lines))
     if status:
-        told = [line for line in lines if FAULT.search(line)] or lines
-        said = "".join(f"\n  {line}" for line in told[-5:])
+        said = "".join(f"\n  {line}" for line in make.fault_lines("\n".join(lines)))
         raise LabError(f"the emulator: {command[0]} failed (status {status}), see {log}:{said}")

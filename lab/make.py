@@ -21,7 +21,8 @@ FIXED = (
 """So that the same input gives the same kernel, whoever builds it and when."""
 STEP = re.compile(r"  [A-Z][A-Z0-9_+]*(?: \[M\])? +(\S+)")
 FAULT = re.compile(
-    r"error:|fatal:|No space left|undefined reference|multiple definition|not found|cannot "
+    r"error:|ERROR|FAILED|fatal:|No space left|undefined reference|multiple definition"
+    r"|not found|cannot "
 )
 GAVE_UP = re.compile(r"\*\*\*|Error \d+|[Kk]illed")
 SHOWN = 5
