@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Shared fixtures. Nothing here starts a machine or touches the real cache."""
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# A test run that was started in the background inherits "ignore", and the programs
+# that tests start and interrupt would inherit it in turn; a handler is not inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
