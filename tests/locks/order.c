@@ -15,9 +15,9 @@ DEFINE_STATIC_KEY_FALSE(pvsync_lock_stat_key) = { true };
 u32 pvsync_stall_spins = 1000;
 static unsigned long counted[PVSYNC_NR_COUNTERS];
 
-void __pvsync_count(enum pvsync_counter counter)
+void __pvsync_add(enum pvsync_counter counter, u64 amount)
 {
-	counted[counter]++;
+	counted[counter] += amount;
 }
 
 static void start(unsigned int waiters, u32 tau)

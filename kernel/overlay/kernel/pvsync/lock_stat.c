@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counters of the locks in debugfs:
+ * Counting and timing of the locks, besides what counters.c shows, in debugfs:
  *
- *   pvsync/counters	a line "name value" for each; writing 0 clears them
  *   pvsync/lock_waits	histogram of waits: a line "bin waits cycles" for each
  *			bin with waits of at least 2^(bin-1) and below 2^bin
  *			cycles, as in figures 1 and 2 of T. Friebel and
- *			S. Biemueller, Xen Summit 2008; cleared with the counters
+ *			S. Biemueller, Xen Summit 2008; cleared with pvsync/counters
  *   pvsync/lock_stat	1 while locks are counted, else 0
  *   pvsync/stall_spins	iterations of a wait that make it a stall
  */
-#include <linux/cpumask.h>
 #include <linux/bitops.h>
+#include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/jump_label.h>
-#include <linux/kstrtox.h>
-#include <linux/mutex.h>
+#include <linux/math64.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
 
 #include <asm/msr.h>
+#include <asm/paravirt.h>
 #include <asm/qspinlock.h>
+#include <asm/tsc.h>
 
 #include <linux/pvsync/lock_stat.h>
+
+#include "counters.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_lock_stat_key);
 EXPORT_SYMBOL_GPL(pvsync_lock_stat_key);
 
 /* As in section 3 of the preemptable ticket spinlock paper. */
 u32 pvsync_stall_spins = 2048;
-
-static DEFINE_PER_CPU(u64 [PVSYNC_NR_COUNTERS], pvsync_counters);
 
 #define WAIT_BINS	65	/* fls64() of any number of cycles */
 
@@ -42,30 +42,18 @@ struct wait_bin {
 
 static DEFINE_PER_CPU(struct wait_bin [WAIT_BINS], wait_bins);
 
-static const char * const counter_names[] = {
-#define PVSYNC_COUNTER(name, about)	#name,
-#include <linux/pvsync/counters.h>
-#undef PVSYNC_COUNTER
-};
-
-/**
- * __pvsync_count - add one to a counter of this CPU
- * @counter: which
- *
- * Context: any, NMI included; takes no lock.
- */
-void notrace __pvsync_count(enum pvsync_counter counter)
+static __always_inline u64 pvsync_cycles_to_ns(u64 cycles)
 {
-	this_cpu_inc(pvsync_counters[counter]);
+	return mul_u64_u32_div(cycles, USEC_PER_SEC, tsc_khz);
 }
-EXPORT_SYMBOL_GPL(__pvsync_count);
 
 /**
  * pvsync_counted_lock - acquire a spinlock, count it and time the wait
  * @lock: the lock
  *
  * The cycles are those of the time stamp counter from the first look at the lock
- * to its acquisition, so those in which this CPU was preempted are among them.
+ * to its acquisition, so those in which this CPU was preempted are among them;
+ * the host tells how many these were, when it offers its steal time.
  *
  * Context: as arch_spin_lock(): preemption disabled, interrupts as they are.
  * Each sum is advanced by one instruction, so interrupts lose nothing.
@@ -73,6 +61,8 @@ EXPORT_SYMBOL_GPL(__pvsync_count);
 void notrace pvsync_counted_lock(struct qspinlock *lock)
 {
 	if (!queued_spin_trylock(lock)) {
+		int cpu = raw_smp_processor_id();
+		u64 stolen = paravirt_steal_clock(cpu);
 		u64 start = rdtsc(), cycles;
 		unsigned int bin;
 
@@ -81,12 +71,32 @@ void notrace pvsync_counted_lock(struct qspinlock *lock)
 		/* Counters that run apart would make a short wait a huge one. */
 		bin = (s64)cycles > 0 ? fls64(cycles) : 0;
 		this_cpu_inc(wait_bins[bin].waits);
-		if (bin)
+		if (bin) {
 			this_cpu_add(wait_bins[bin].cycles, cycles);
+			__pvsync_add(PVSYNC_lock_wait_ns, pvsync_cycles_to_ns(cycles));
+			__pvsync_add(PVSYNC_lock_stolen_ns,
+				     paravirt_steal_clock(cpu) - stolen);
+		}
 	}
-	this_cpu_inc(pvsync_counters[PVSYNC_lock_acquisitions]);
+	__pvsync_count(PVSYNC_lock_acquisitions);
 }
 EXPORT_SYMBOL_GPL(pvsync_counted_lock);
+
+/**
+ * pvsync_clear_waits - empty the histogram of a CPU
+ * @cpu: the CPU
+ *
+ * Context: any; a wait that ends meanwhile may stay.
+ */
+void pvsync_clear_waits(unsigned int cpu)
+{
+	unsigned int i;
+
+	for (i = 0; i < WAIT_BINS; i++) {
+		WRITE_ONCE(per_cpu(wait_bins[i].waits, cpu), 0);
+		WRITE_ONCE(per_cpu(wait_bins[i].cycles, cpu), 0);
+	}
+}
 
 static int waits_show(struct seq_file *seq, void *unused)
 {
@@ -105,54 +115,6 @@ static int waits_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(waits);
-
-static int counters_show(struct seq_file *seq, void *unused)
-{
-	unsigned int i, cpu;
-
-	for (i = 0; i < PVSYNC_NR_COUNTERS; i++) {
-		u64 sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += per_cpu(pvsync_counters[i], cpu);
-		seq_printf(seq, "%s %llu\n", counter_names[i], sum);
-	}
-	return 0;
-}
-
-static ssize_t counters_write(struct file *file, const char __user *buf,
-			      size_t count, loff_t *pos)
-{
-	unsigned int i, cpu, value;
-	int err = kstrtouint_from_user(buf, count, 10, &value);
-
-	if (err)
-		return err;
-	if (value)
-		return -EINVAL;
-	for_each_possible_cpu(cpu) {
-		for (i = 0; i < PVSYNC_NR_COUNTERS; i++)
-			WRITE_ONCE(per_cpu(pvsync_counters[i], cpu), 0);
-		for (i = 0; i < WAIT_BINS; i++) {
-			WRITE_ONCE(per_cpu(wait_bins[i].waits, cpu), 0);
-			WRITE_ONCE(per_cpu(wait_bins[i].cycles, cpu), 0);
-		}
-	}
-	return count;
-}
-
-static int counters_open(struct inode *inode, struct file *file)
-{
-	return single_open(file, counters_show, NULL);
-}
-
-static const struct file_operations counters_fops = {
-	.open		= counters_open,
-	.read		= seq_read,
-	.write		= counters_write,
-	.llseek		= seq_lseek,
-	.release	= single_release,
-};
 
 static int lock_stat_get(void *data, u64 *value)
 {
@@ -174,9 +136,8 @@ DEFINE_DEBUGFS_ATTRIBUTE(lock_stat_fops, lock_stat_get, lock_stat_set, "%llu\n")
 
 static int __init pvsync_lock_stat_init(void)
 {
-	struct dentry *dir = debugfs_create_dir("pvsync", NULL);
+	struct dentry *dir = pvsync_debugfs();
 
-	debugfs_create_file("counters", 0600, dir, NULL, &counters_fops);
 	debugfs_create_file("lock_waits", 0400, dir, NULL, &waits_fops);
 	debugfs_create_file("lock_stat", 0600, dir, NULL, &lock_stat_fops);
 	debugfs_create_u32("stall_spins", 0600, dir, &pvsync_stall_spins);

@@ -32,23 +32,32 @@ typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
  * struct lock_choice - an algorithm that pvsync.lock= can name
  * @name: value of the parameter
  * @slowpath: what a contended lock calls; NULL leaves the kernel's own
+ * @helped: the same with waiters that ask the host for help; NULL for a choice
+ *	whose waiters sleep
  * @plain: name of the choice to take where waiters cannot sleep; NULL for a
  *	choice whose waiters do not
  */
 struct lock_choice {
 	const char	*name;
 	slowpath_fn	slowpath;
+	slowpath_fn	helped;
 	const char	*plain;
 };
 
+#ifdef CONFIG_PVSYNC_HELP
+#define HELPED(name)	pvsync_helped_##name##_slowpath
+#else
+#define HELPED(name)	NULL
+#endif
+
 static const struct lock_choice lock_choices[] __initconst = {
-	{ "qspinlock",	NULL },
-	{ "tas",	NULL },
-	{ "ticket",	pvsync_ticket_lock_slowpath },
-	{ "pmt",	pvsync_pmt_lock_slowpath },
+	{ "qspinlock",	NULL,				HELPED(qspinlock) },
+	{ "tas",	NULL,				HELPED(tas) },
+	{ "ticket",	pvsync_ticket_lock_slowpath,	HELPED(ticket) },
+	{ "pmt",	pvsync_pmt_lock_slowpath,	HELPED(pmt) },
 #ifdef CONFIG_PVSYNC_PV_LOCKS
-	{ "pv-ticket",	pvsync_pv_ticket_lock_slowpath, "ticket" },
-	{ "pv-pmt",	pvsync_pv_pmt_lock_slowpath, "pmt" },
+	{ "pv-ticket",	pvsync_pv_ticket_lock_slowpath,	NULL, "ticket" },
+	{ "pv-pmt",	pvsync_pv_pmt_lock_slowpath,	NULL, "pmt" },
 #endif
 #ifdef CONFIG_PVSYNC_BUSTED
 	{ "busted",	pvsync_busted_lock_slowpath },
@@ -64,6 +73,12 @@ static bool nopvspin_given __initdata;
 
 static long long tau_ns __initdata = TAU_AUTO;
 
+/* pvsync.help= in cycles, or one of these. */
+#define HELP_OFF	(-1LL)
+#define HELP_AUTO	0LL
+
+static long long help_cycles __initdata = HELP_OFF;
+
 /*
  * The paper's tau is about 2 us, "slightly larger than typical lock holding
  * time" (section 4.2). Lock holding times grow with the cost of kernel code, so
@@ -73,7 +88,8 @@ static long long tau_ns __initdata = TAU_AUTO;
  * figure is for).
  */
 #define TAU_DEFAULT_NS	2000U
-#define TAU_SECTIONS	(TAU_DEFAULT_NS / 40)
+#define SECTION_NS	40
+#define TAU_SECTIONS	(TAU_DEFAULT_NS / SECTION_NS)
 
 static const struct lock_choice * __init find_choice(const char *name)
 {
@@ -118,6 +134,16 @@ static void __init set_unlock(const struct lock_choice *choice) { }
 
 #endif /* CONFIG_PVSYNC_PV_LOCKS */
 
+/* The slow path that the parameters so far ask for. */
+static slowpath_fn __init wanted_slowpath(void)
+{
+	const struct lock_choice *choice = &lock_choices[chosen];
+
+	if (help_cycles != HELP_OFF && choice->helped)
+		return choice->helped;
+	return choice->slowpath ?: native_queued_spin_lock_slowpath;
+}
+
 static int __init parse_lock(char *arg)
 {
 	const struct lock_choice *choice = find_choice(arg);
@@ -141,8 +167,7 @@ static int __init parse_lock(char *arg)
 	if (i)
 		nopvspin = true;
 	chosen = i;
-	pv_ops.lock.queued_spin_lock_slowpath =
-		choice->slowpath ?: native_queued_spin_lock_slowpath;
+	pv_ops.lock.queued_spin_lock_slowpath = wanted_slowpath();
 	set_unlock(choice);
 	return 0;
 }
@@ -162,6 +187,59 @@ static int __init parse_tau(char *arg)
 	return 0;
 }
 early_param("pvsync.tau", parse_tau);
+
+#ifdef CONFIG_PVSYNC_HELP
+
+/*
+ * Whether the host helps is asked here, as later it is too late to choose
+ * another slow path. KVM's own locks, if they come into force, sleep and win.
+ */
+static int __init parse_help(char *arg)
+{
+	long long wanted = HELP_OFF;
+	const char *reason;
+	unsigned int cycles;
+
+	if (arg && !strcmp(arg, "auto")) {
+		wanted = HELP_AUTO;
+	} else if (arg && !kstrtouint(arg, 10, &cycles) && cycles) {
+		wanted = cycles;
+	} else if (!arg || strcmp(arg, "off")) {
+		pr_warn("pvsync.help=%s is not a number of cycles above 0, auto or off; nothing changes\n",
+			arg ?: "");
+		return 0;
+	}
+	reason = wanted == HELP_OFF ? NULL : pvsync_help_unavailable();
+	if (reason) {
+		pr_info("pvsync.help=%s has no effect here: %s\n", arg, reason);
+		wanted = HELP_OFF;
+	}
+	help_cycles = wanted;
+	pv_ops.lock.queued_spin_lock_slowpath = wanted_slowpath();
+	return 0;
+}
+early_param("pvsync.help", parse_help);
+
+static void __init start_help(u64 section_ps)
+{
+	const struct lock_choice *choice = &lock_choices[chosen];
+	u64 cycles;
+
+	if (help_cycles == HELP_OFF)
+		return;
+	if (!choice->helped || pv_ops.lock.queued_spin_lock_slowpath != choice->helped) {
+		pr_info("pvsync.help= has no effect here: long waits do not spin\n");
+		return;
+	}
+	cycles = pvsync_help_start(help_cycles, section_ps * 1024 / (SECTION_NS * 1000));
+	pr_info("the host is asked for help after %llu cycles of spinning\n", cycles);
+}
+
+#else
+
+static void __init start_help(u64 section_ps) { }
+
+#endif /* CONFIG_PVSYNC_HELP */
 
 #ifdef CONFIG_PVSYNC_PV_LOCKS
 static int __init parse_halt_spins(char *arg)
@@ -212,10 +290,9 @@ static u64 __init cost_ps(void (*fn)(struct qspinlock *lock))
 	return max(div_u64(least * 1000, calls), 1ULL);
 }
 
-static void __init set_tau(void)
+static void __init set_tau(u64 section_ps)
 {
 	u64 pause_ps = cost_ps(pause_once);
-	u64 section_ps = cost_ps(section_once);
 	u64 ns = tau_ns, spins;
 
 	if (tau_ns == TAU_INF) {
@@ -239,19 +316,21 @@ static void __init set_tau(void)
 static int __init pvsync_locks_init(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
+	slowpath_fn wanted = wanted_slowpath();
+	u64 section_ps = cost_ps(section_once);
 
-	if (!strcmp(choice->name, "tas")) {
-		/* The kernel's own test-and-set lock, for any machine. */
-		static_branch_enable(&virt_spin_lock_key);
-	} else if (choice->slowpath) {
-		if (pv_ops.lock.queued_spin_lock_slowpath != choice->slowpath) {
-			pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
-				choice->name);
-			return 0;
-		}
-		set_tau();
+	if (choice->slowpath && pv_ops.lock.queued_spin_lock_slowpath != wanted) {
+		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
+			choice->name);
+		return 0;
 	}
+	if (choice->slowpath)
+		set_tau(section_ps);
+	/* The kernel's own test-and-set lock, for any machine. */
+	if (!strcmp(choice->name, "tas") && wanted == native_queued_spin_lock_slowpath)
+		static_branch_enable(&virt_spin_lock_key);
 	pr_info("spinlocks: %s\n", choice->name);
+	start_help(section_ps);
 	return 0;
 }
 early_initcall(pvsync_locks_init);

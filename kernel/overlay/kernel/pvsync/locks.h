@@ -17,6 +17,18 @@ void pvsync_pv_uninstall(void);
 
 #endif /* CONFIG_PVSYNC_PV_LOCKS */
 
+#ifdef CONFIG_PVSYNC_HELP
+
+void pvsync_helped_native_slowpath(struct qspinlock *lock, u32 val);
+void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val);
+void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val);
+void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val);
+void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val);
+const char *pvsync_help_unavailable(void);
+u64 pvsync_help_start(u64 cycles, u64 slowness);
+
+#endif /* CONFIG_PVSYNC_HELP */
+
 void pvsync_busted_lock_slowpath(struct qspinlock *lock, u32 val);
 
 #endif /* _KERNEL_PVSYNC_LOCKS_H */

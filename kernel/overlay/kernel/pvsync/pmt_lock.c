@@ -10,7 +10,7 @@
 #include <linux/types.h>
 #include <linux/atomic.h>
 #include <linux/compiler.h>
-#include <asm/processor.h>
+#include <linux/pvsync/help.h>
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
 
@@ -54,7 +54,7 @@ static __always_inline void pvsync_pmt_compete(struct qspinlock *lock, u32 val,
 			continue;
 		}
 		pvsync_count_spin(spins, true);
-		cpu_relax();
+		pvsync_relax();
 		val = atomic_read(&lock->val);
 	}
 }

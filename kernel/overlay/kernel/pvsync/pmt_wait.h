@@ -12,7 +12,7 @@
 #include <linux/types.h>
 #include <linux/atomic.h>
 #include <linux/compiler.h>
-#include <asm/processor.h>
+#include <linux/pvsync/help.h>
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
 
@@ -43,7 +43,7 @@ static __always_inline u32 pvsync_pmt_join(struct qspinlock *lock)
 		int old = val;
 
 		if (pvsync_waiters(val) == PVSYNC_COUNT_MASK) {
-			cpu_relax();
+			pvsync_relax();
 			val = atomic_read(&lock->val);
 			continue;
 		}
@@ -91,7 +91,7 @@ static __always_inline u32 pvsync_pmt_wait_turn(struct qspinlock *lock, u32 val,
 			break;
 		}
 		pvsync_count_spin(spins, val & PVSYNC_LOCKED_MASK);
-		cpu_relax();
+		pvsync_relax();
 		val = atomic_read(&lock->val);
 		position = pvsync_position(val, ticket);
 	}

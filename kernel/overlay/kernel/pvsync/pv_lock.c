@@ -85,6 +85,7 @@
 #include <linux/kvm_para.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/sched/clock.h>
 #include <linux/smp.h>
 
 #include <asm/paravirt.h>
@@ -165,6 +166,12 @@ static bool pvsync_pv_announce(struct qspinlock *lock, u32 ticket, bool ordered)
 	}
 }
 
+/* Time, without that in which the host ran something else. */
+static __always_inline u64 pvsync_pv_clock(int cpu)
+{
+	return sched_clock_noinstr() - paravirt_steal_clock(cpu);
+}
+
 /*
  * Halt until a release of @lock, or anything else, wakes this CPU.
  *
@@ -192,6 +199,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	smp_mb__after_atomic();
 
 	if (pvsync_pv_announce(lock, ticket, ordered)) {
+		u64 start = pvsync_lock_stat_on() ? pvsync_pv_clock(cpu) : 0;
+
 		pvsync_count(PVSYNC_lock_halts);
 		if (raw_irqs_disabled_flags(flags)) {
 			halt();
@@ -200,6 +209,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 			/* Handlers ran, and may have used the slot. */
 			raw_local_irq_disable();
 		}
+		if (start)
+			__pvsync_add(PVSYNC_lock_halted_ns, pvsync_pv_clock(cpu) - start);
 	}
 
 	cpumask_clear_cpu(cpu, &pvsync_sleepers);

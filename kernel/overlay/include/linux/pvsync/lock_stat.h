@@ -13,15 +13,9 @@
  */
 
 #include <linux/types.h>
+#include <linux/pvsync/count.h>
 
 struct qspinlock;
-
-enum pvsync_counter {
-#define PVSYNC_COUNTER(name, about)	PVSYNC_##name,
-#include <linux/pvsync/counters.h>
-#undef PVSYNC_COUNTER
-	PVSYNC_NR_COUNTERS
-};
 
 #ifdef CONFIG_PVSYNC_LOCK_STAT
 
@@ -29,8 +23,8 @@ enum pvsync_counter {
 
 DECLARE_STATIC_KEY_FALSE(pvsync_lock_stat_key);
 extern u32 pvsync_stall_spins;
-void __pvsync_count(enum pvsync_counter counter);
 void pvsync_counted_lock(struct qspinlock *lock);
+void pvsync_clear_waits(unsigned int cpu);
 
 static __always_inline bool pvsync_lock_stat_on(void)
 {

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Spinning vCPUs: the one entry for all signs of it, the choice of a vCPU to run
+ * instead, the yield, and what came of it.
+ */
+#include <linux/kernel_stat.h>
+#include <linux/kvm_host.h>
+#include <linux/kvm_para.h>
+#include <linux/sched/clock.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/strong_yield.h>
+
+#include "spin.h"
+
+/*
+ * Signs of one vCPU that come faster than this are answered without doing
+ * anything: a guest has nothing to gain from them, and a hostile one could
+ * make other CPUs' run queue locks hot. The paper's guests wait for 2^16 cycles
+ * before each, about 25 us.
+ */
+#define EVENT_GAP_NS	(5 * NSEC_PER_USEC)
+
+/* Refused yields after which a search ends, as in kvm_vcpu_on_spin(). */
+#define MAX_REFUSALS	3
+
+/* Policies by enum pvsync_candidate; without a function it is stock KVM's. */
+static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
+	[PVSYNC_CANDIDATE_FRIEBEL]	= pvsync_friebel_pick,
+};
+
+/* Both of the vCPU and of all; in the thread of @vcpu. */
+static void count(struct kvm_vcpu *vcpu, enum pvsync_counter counter, u64 amount)
+{
+	vcpu->arch.pvsync.counters[counter] += amount;
+	__pvsync_add(counter, amount);
+}
+
+/**
+ * pvsync_candidate - a vCPU is looked at for a yield
+ * @me: the vCPU that spins
+ *
+ * Context: thread of @me, within a sign of spinning.
+ */
+void pvsync_candidate(struct kvm_vcpu *me)
+{
+	me->arch.pvsync.looked_at++;
+}
+
+static void yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
+{
+	struct kvm *kvm = me->kvm;
+	struct pvsync_search search = {
+		.from = READ_ONCE(kvm->last_boosted_vcpu) + 1UL,
+	};
+	int refusals;
+
+	for (refusals = 0; refusals < MAX_REFUSALS; refusals++) {
+		struct kvm_vcpu *target = pick(me, &search);
+
+		if (!target)
+			return;
+		if (kvm_vcpu_yield_to(target) > 0) {
+			WRITE_ONCE(kvm->last_boosted_vcpu, target->vcpu_idx);
+			return;
+		}
+	}
+}
+
+/**
+ * pvsync_spin - a vCPU spins for too long
+ * @me: the vCPU
+ *
+ * The entry for every sign of it. Nothing is allocated, no lock is held across
+ * a yield, and the work is bounded by the number of vCPUs.
+ *
+ * Context: thread of @me, may sleep, as the yield may run something else.
+ */
+void pvsync_spin(struct kvm_vcpu *me)
+{
+	struct pvsync_vcpu *mine = &me->arch.pvsync;
+	pvsync_pick_fn pick = pick_fns[pvsync_candidate_of(me->kvm)];
+	u64 start = local_clock();
+
+	if (start - mine->last_event < EVENT_GAP_NS) {
+		count(me, PVSYNC_spin_throttled, 1);
+		return;
+	}
+	count(me, PVSYNC_spin_events, 1);
+	mine->yielding_ns = 0;
+	mine->looked_at = 0;
+
+	if (pick)
+		yield_to_picked(me, pick);
+	else
+		kvm_vcpu_on_spin(me, true);
+
+	mine->last_event = local_clock();
+	count(me, PVSYNC_spin_candidates, mine->looked_at);
+	count(me, PVSYNC_spin_ns, mine->last_event - start - mine->yielding_ns);
+}
+
+/**
+ * pvsync_hypercall - a hypercall that KVM does not know
+ * @vcpu: who makes it, in kernel mode
+ * @nr: its number
+ * @a0: its first argument
+ *
+ * Context: thread of @vcpu, may sleep.
+ *
+ * Return: what the guest gets: 0 or a bit mask, -KVM_ENOSYS for a number that is
+ * not pvsync's, -KVM_EINVAL for an argument that is not 0.
+ */
+unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0)
+{
+	if (!READ_ONCE(pvsync_hypercalls))
+		return -KVM_ENOSYS;
+
+	switch (nr) {
+	case PVSYNC_HC_FEATURES:
+		return a0 ? -KVM_EINVAL : PVSYNC_FEATURE_HELP;
+	case PVSYNC_HC_HELP:
+		if (a0)
+			return -KVM_EINVAL;
+		pvsync_spin(vcpu);
+		return 0;
+	default:
+		return -KVM_ENOSYS;
+	}
+}
+
+/*
+ * What is noted before a yield, and read by the target when it runs:
+ *
+ *	who yields			target
+ *	----------			------
+ *	[S] target, cpu, switches, exits
+ *	    RELEASE			[RmW] wanted_by -> NULL (full barrier)
+ *	[S] target->wanted_by = me	[L] by->target, cpu, switches, exits
+ *
+ * Who yields cannot start another yield before this one ends, but the target
+ * may run late, and read what belongs to a later one: then by->target is not
+ * the target any more, or the numbers are those of a later yield to it, which is
+ * a yield to it all the same.
+ */
+static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
+{
+	struct pvsync_vcpu *mine = &me->arch.pvsync;
+
+	WRITE_ONCE(mine->target, target);
+	WRITE_ONCE(mine->cpu, cpu);
+	WRITE_ONCE(mine->switches, nr_context_switches_cpu(cpu));
+	WRITE_ONCE(mine->exits, me->stat.exits);
+	smp_store_release(&target->arch.pvsync.wanted_by, me);
+}
+
+/**
+ * pvsync_yield_to - yield to a vCPU, as strongly as the host wants, and note it
+ * @target: the vCPU
+ * @task: its thread
+ *
+ * Context: may sleep; noted and strong only if a vCPU of the same VM runs.
+ *
+ * Return: as yield_to().
+ */
+int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
+{
+	struct kvm_vcpu *me = kvm_get_running_vcpu();
+	int cpu = task_cpu(task);
+	bool strong;
+	u64 start;
+	int ret;
+
+	if (!me || me->kvm != target->kvm || me == target)
+		return yield_to(task, 1);
+
+	strong = pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG;
+	count(me, PVSYNC_yield_attempted, 1);
+	note_yield(me, target, cpu);
+	if (strong)
+		pvsync_strong_ask(cpu);
+
+	start = local_clock();
+	ret = yield_to(task, 1);
+	me->arch.pvsync.yielding_ns += local_clock() - start;
+
+	if (ret <= 0) {
+		count(me, PVSYNC_yield_refused, 1);
+		cmpxchg(&target->arch.pvsync.wanted_by, me, NULL);
+		if (strong)
+			pvsync_strong_cancel(cpu);
+	}
+	return ret;
+}
+
+/**
+ * pvsync_vcpu_load - a vCPU's thread runs on a CPU
+ * @vcpu: the vCPU
+ * @cpu: the CPU
+ *
+ * Counts what came of the last yield to it: it is picked if the switch to it is
+ * the first of that CPU since then, and has run in time if the vCPU that yielded
+ * has not been in the guest in between, wherever other threads ran.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+{
+	struct kvm_vcpu *by;
+	struct pvsync_vcpu *his;
+
+	if (!READ_ONCE(vcpu->arch.pvsync.wanted_by))
+		return;
+	by = xchg(&vcpu->arch.pvsync.wanted_by, NULL);
+	if (!by)
+		return;
+	his = &by->arch.pvsync;
+	if (READ_ONCE(his->target) != vcpu || READ_ONCE(his->cpu) != cpu)
+		return;
+	if (nr_context_switches_cpu(cpu) - READ_ONCE(his->switches) <= 1)
+		count(vcpu, PVSYNC_yield_picked, 1);
+	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
+		count(vcpu, PVSYNC_yield_ran, 1);
+}

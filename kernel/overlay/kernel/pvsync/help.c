@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Helping, the guest's side: pvsync.help=, the slow paths of spinlocks whose
+ * waiters ask for help, and the hypercall. After T. Friebel and S. Biemueller,
+ * "How to Deal with Lock Holder Preemption", Xen Summit 2008, section 3: a
+ * waiter that has waited for 2^16 cycles tells the host, which runs another
+ * vCPU of this guest instead.
+ *
+ * One difference from the paper: only time in which the waiter ran counts. One
+ * that was itself preempted finds a clock far ahead, which says nothing about
+ * the owner; it looks at the lock again and gives it the rest of the time.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/cc_platform.h>
+#include <linux/init.h>
+#include <linux/irq_work.h>
+#include <linux/jump_label.h>
+#include <linux/kernel.h>
+#include <linux/kvm_para.h>
+#include <linux/percpu.h>
+#include <linux/spinlock.h>
+
+#include <asm/msr.h>
+#include <asm/qspinlock.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/help.h>
+#include <linux/pvsync/lock_stat.h>
+#include <linux/pvsync/pmt_lock.h>
+
+#include "locks.h"
+
+DEFINE_STATIC_KEY_FALSE(pvsync_help_key);
+
+/*
+ * Nearly all waits without preemption were over after so many cycles (figure 1
+ * of the paper).
+ */
+#define HELP_CYCLES	(1U << 16)
+#define HELP_NEVER	U64_MAX
+
+static u64 help_cycles __read_mostly = HELP_NEVER;
+
+/**
+ * struct wait_time - how long this CPU has been waiting for a spinlock
+ * @last: time stamp of the last look
+ * @spun: cycles since the wait began, or since the host was asked
+ */
+struct wait_time {
+	u64	last;
+	u64	spun;
+};
+
+static DEFINE_PER_CPU(struct wait_time, wait_time);
+
+static void help_refused(struct irq_work *work)
+{
+	pr_warn("the host does not help any more, long waits spin\n");
+}
+
+static struct irq_work help_refused_work = IRQ_WORK_INIT(help_refused);
+
+/*
+ * Context: any, and within the wait for a lock: nothing here may take one. An
+ * interrupt between the reads only makes the wait seem a little shorter.
+ */
+static void ask_host(void)
+{
+	if (!kvm_hypercall1(PVSYNC_HC_HELP, 0)) {
+		pvsync_count(PVSYNC_help_calls);
+		return;
+	}
+	/* A guest that was moved to a host without pvsync, or an admin's no. */
+	if (xchg(&help_cycles, HELP_NEVER) != HELP_NEVER)
+		irq_work_queue(&help_refused_work);
+}
+
+/**
+ * pvsync_help_spin - account one iteration of a wait, and ask for help if it is long
+ *
+ * Context: as pvsync_relax().
+ */
+noinline void notrace pvsync_help_spin(void)
+{
+	struct wait_time *wait = this_cpu_ptr(&wait_time);
+	u64 limit = READ_ONCE(help_cycles);
+	u64 now = rdtsc();
+	u64 step = now - wait->last;
+
+	wait->last = now;
+	/* So long a step is no iteration but a preemption, or an interrupt. */
+	if (step >= max_t(u64, limit, HELP_CYCLES))
+		return;
+	wait->spun += step;
+	if (wait->spun < limit)
+		return;
+	ask_host();
+	wait->spun = 0;
+	wait->last = rdtsc();
+}
+
+/*
+ * Waits nest (task, softirq, hardirq, NMI): each has its time to itself, the
+ * interrupted one goes on where it was.
+ */
+static __always_inline void helped(struct qspinlock *lock, u32 val,
+				   void (*slowpath)(struct qspinlock *lock, u32 val))
+{
+	struct wait_time *wait = this_cpu_ptr(&wait_time);
+	struct wait_time outer = *wait;
+
+	wait->spun = 0;
+	wait->last = rdtsc();
+	slowpath(lock, val);
+	*wait = outer;
+}
+
+/**
+ * pvsync_helped_qspinlock_slowpath - native queued spinlock, helped
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Context: preemption disabled, interrupts as they are; spins.
+ */
+void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
+{
+	helped(lock, val, pvsync_helped_native_slowpath);
+}
+
+/**
+ * pvsync_helped_ticket_slowpath - ticket lock, helped
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Context: preemption disabled, interrupts as they are; spins.
+ */
+void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
+{
+	helped(lock, val, pvsync_ticket_lock_slowpath);
+}
+
+/**
+ * pvsync_helped_pmt_slowpath - preemptable ticket lock, helped
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Context: preemption disabled, interrupts as they are; spins.
+ */
+void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val)
+{
+	helped(lock, val, pvsync_pmt_lock_slowpath);
+}
+
+static __always_inline void test_and_set(struct qspinlock *lock, u32 val)
+{
+	while (!queued_spin_trylock(lock))
+		pvsync_relax();
+}
+
+/**
+ * pvsync_helped_tas_slowpath - test-and-set lock, helped
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * As virt_spin_lock(), whose loop is inline in the kernel's slow path.
+ *
+ * Context: preemption disabled, interrupts as they are; spins.
+ */
+void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
+{
+	helped(lock, val, test_and_set);
+}
+
+/*
+ * kvm_hypercall1() is the right instruction only once the alternatives are
+ * patched; before that, hosts mend the wrong one in the guest's memory if they
+ * are allowed to.
+ */
+static long __init early_hypercall(unsigned int nr, unsigned long p1)
+{
+	long ret;
+
+	if (boot_cpu_has(X86_FEATURE_VMMCALL))
+		asm volatile("vmmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
+	else
+		asm volatile("vmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
+	return ret;
+}
+
+/**
+ * pvsync_help_unavailable - why the host cannot be asked for help
+ *
+ * Context: early parameters or later; makes a hypercall.
+ *
+ * Return: the reason, for the log; NULL if it can.
+ */
+const char * __init pvsync_help_unavailable(void)
+{
+	long features;
+
+	if (!kvm_para_available())
+		return "this is no KVM guest";
+	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
+		return "the host dedicates CPUs to this guest";
+	if (cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT))
+		return "the host cannot see the state of an encrypted guest";
+	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
+	if (features < 0 || !(features & PVSYNC_FEATURE_HELP))
+		return "the host does not offer it";
+	return NULL;
+}
+
+/**
+ * pvsync_help_start - let waiters ask for help from now on
+ * @cycles: a wait is long after so many cycles of the time stamp counter; 0 for
+ *	2^16, or more where the same work takes more cycles
+ * @slowness: how often the time of the paper's processors it takes to do the
+ *	same work here, in 1/1024
+ *
+ * Context: before the second CPU starts, may sleep.
+ *
+ * Return: the cycles.
+ */
+u64 __init pvsync_help_start(u64 cycles, u64 slowness)
+{
+	if (!cycles)
+		cycles = max_t(u64, HELP_CYCLES, HELP_CYCLES * slowness / 1024);
+	WRITE_ONCE(help_cycles, cycles);
+	static_branch_enable(&pvsync_help_key);
+	return cycles;
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel's native queued spinlock once more, with waiting loops that ask
+ * for help. Its source file is made to be compiled several times (it includes
+ * itself for the paravirtual form), and all its waits go through cpu_relax().
+ */
+#include <linux/bug.h>
+#include <linux/cpumask.h>
+#include <linux/hardirq.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/prefetch.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+
+#include <asm/byteorder.h>
+#include <asm/qspinlock.h>
+
+#include <trace/events/lock.h>
+
+#include <linux/pvsync/help.h>
+
+#include "../locking/lock_events.h"
+
+#include "locks.h"
+
+/* Not the paravirtual form, nor what belongs to the kernel's own copy. */
+#undef CONFIG_PARAVIRT_SPINLOCKS
+#undef EXPORT_SYMBOL
+#define EXPORT_SYMBOL(symbol)
+
+#undef queued_spin_lock_slowpath
+#define queued_spin_lock_slowpath	pvsync_helped_native_slowpath
+
+#define cpu_relax()			pvsync_relax()
+
+#include "../locking/qspinlock.c"

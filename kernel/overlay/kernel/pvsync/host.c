@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Parameters of the host, /sys/module/pvsync/parameters/ and the kernel's
+ * command line. They are here, outside of KVM, so that they exist under the
+ * same name whether KVM is a module or not.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/export.h>
+#include <linux/moduleparam.h>
+#include <linux/printk.h>
+#include <linux/string.h>
+#include <linux/sysfs.h>
+
+#include <linux/pvsync/host.h>
+#include <linux/pvsync/strong_yield.h>
+
+#undef MODULE_PARAM_PREFIX
+#define MODULE_PARAM_PREFIX "pvsync."
+
+static const char * const candidates[] = {
+	[PVSYNC_CANDIDATE_KVM]		= "kvm",
+	[PVSYNC_CANDIDATE_FRIEBEL]	= "friebel",
+};
+
+static const char * const yields[] = {
+	[PVSYNC_YIELD_HINT]	= "hint",
+	[PVSYNC_YIELD_STRONG]	= "strong",
+};
+
+static void yield_chosen(int value)
+{
+	if (value == PVSYNC_YIELD_STRONG)
+		pvsync_strong_enable();
+}
+
+struct pvsync_choice pvsync_candidate_choice = {
+	.name = "candidate", .values = candidates, .nr = PVSYNC_NR_CANDIDATES,
+};
+EXPORT_SYMBOL_GPL(pvsync_candidate_choice);
+
+struct pvsync_choice pvsync_yield_choice = {
+	.name = "yield", .values = yields, .nr = PVSYNC_NR_YIELDS, .chosen = yield_chosen,
+};
+EXPORT_SYMBOL_GPL(pvsync_yield_choice);
+
+/* Whether pvsync's hypercalls are answered; else they are as unknown as to stock KVM. */
+bool pvsync_hypercalls = true;
+EXPORT_SYMBOL_GPL(pvsync_hypercalls);
+module_param_named(hypercalls, pvsync_hypercalls, bool, 0644);
+
+static void tell_values(const struct pvsync_choice *choice)
+{
+	char all[80] = "";
+	int i;
+
+	for (i = 0; i < choice->nr; i++) {
+		strlcat(all, " ", sizeof(all));
+		strlcat(all, choice->values[i], sizeof(all));
+	}
+	pr_warn_ratelimited("%s does not have that value, it stays as it is; use one of:%s\n",
+			    choice->name, all);
+}
+
+/**
+ * pvsync_choose - find a value by its name, and get ready for it
+ * @choice: the parameter
+ * @text: the name, a newline may follow
+ *
+ * Context: may sleep.
+ *
+ * Return: the value, or -EINVAL after a line in the log that lists the values.
+ */
+int pvsync_choose(const struct pvsync_choice *choice, const char *text)
+{
+	int value = __sysfs_match_string(choice->values, choice->nr, text);
+
+	if (value < 0)
+		tell_values(choice);
+	else if (choice->chosen)
+		choice->chosen(value);
+	return value;
+}
+EXPORT_SYMBOL_GPL(pvsync_choose);
+
+static int choice_set(const char *text, const struct kernel_param *param)
+{
+	struct pvsync_choice *choice = param->arg;
+	int value = pvsync_choose(choice, text);
+
+	if (value < 0)
+		return value;
+	WRITE_ONCE(choice->now, value);
+	return 0;
+}
+
+static int choice_get(char *buffer, const struct kernel_param *param)
+{
+	const struct pvsync_choice *choice = param->arg;
+
+	return sysfs_emit(buffer, "%s\n", choice->values[READ_ONCE(choice->now)]);
+}
+
+static const struct kernel_param_ops choice_ops = {
+	.set = choice_set,
+	.get = choice_get,
+};
+
+module_param_cb(candidate, &choice_ops, &pvsync_candidate_choice, 0644);
+module_param_cb(yield, &choice_ops, &pvsync_yield_choice, 0644);

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A guest that misbehaves: makes one hypercall from all CPUs, in a tight loop,
+ * and says what it got for an answer. To test a host.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/kvm_para.h>
+#include <linux/module.h>
+
+#include <linux/pvsync/abi.h>
+
+static unsigned int seconds = 10;
+module_param(seconds, uint, 0444);
+MODULE_PARM_DESC(seconds, "length of the loop");
+
+static unsigned int nr = PVSYNC_HC_HELP;
+module_param(nr, uint, 0444);
+MODULE_PARM_DESC(nr, "number of the hypercall, that of help by default");
+
+static unsigned long a0;
+module_param(a0, ulong, 0444);
+MODULE_PARM_DESC(a0, "its argument");
+
+static atomic64_t calls;
+static atomic_t running;
+static DECLARE_COMPLETION(done);
+
+/* Answers other than the first one, which all calls should share. */
+static atomic64_t others;
+static long first;
+
+static int torture(void *unused)
+{
+	unsigned long end = jiffies + seconds * HZ;
+	u64 mine = 0, differ = 0;
+
+	do {
+		differ += kvm_hypercall1(nr, a0) != first;
+		mine++;
+		cond_resched();
+	} while (time_before(jiffies, end));
+
+	atomic64_add(mine, &calls);
+	atomic64_add(differ, &others);
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	return 0;
+}
+
+static int __init torture_init(void)
+{
+	int cpu;
+
+	if (!kvm_para_available()) {
+		pr_err("hypercall torture: this is no KVM guest\n");
+		return -ENODEV;
+	}
+	first = kvm_hypercall1(nr, a0);
+	atomic_set(&running, 1);
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		struct task_struct *task;
+
+		task = kthread_create_on_cpu(torture, NULL, cpu, "pvsync-torture/%u");
+		if (IS_ERR(task))
+			continue;
+		atomic_inc(&running);
+		wake_up_process(task);
+	}
+	cpus_read_unlock();
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	wait_for_completion(&done);
+	pr_warn("hypercall torture: number %#x, argument %#lx: %lld calls in %u s, answer %ld, others %lld\n",
+		nr, a0, atomic64_read(&calls), seconds, first, atomic64_read(&others));
+	return 0;
+}
+
+static void __exit torture_exit(void)
+{
+}
+
+module_init(torture_init);
+module_exit(torture_exit);
+MODULE_DESCRIPTION("Hypercalls in a tight loop, to test a host");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Strong directed yields.
+ *
+ * yield_to() marks the chosen task, and each group above it, as the next buddy
+ * of its queue. The pick follows that only if the buddy is eligible, that is if
+ * it has not had more than its share yet. A vCPU that was preempted while it
+ * held a lock mostly has: that is why it was preempted. The hint is then
+ * dropped without a word, and the one that yielded spins on.
+ *
+ * A strong yield lets the buddy run although it is not eligible. Nothing is
+ * given away: the time that it runs is charged to it, and to the groups above
+ * it, as always; it gets ahead of its share, is not eligible until the others
+ * have caught up, and so pays back. What is bounded is how far it may get
+ * ahead: a buddy that has had more than the scheduler's own limit of lag beyond
+ * its share is not let in again (PVSYNC_yield_denied), in its queue or in the
+ * queue of any group above. The same limit is the reason why nothing is
+ * forgotten: the scheduler keeps the lag of a task that goes to sleep up to it.
+ *
+ * It is asked for per CPU and lasts for one pick, or one tick if there is none.
+ */
+#include <linux/jiffies.h>
+#include <linux/jump_label.h>
+#include <linux/math64.h>
+#include <linux/mmu_context.h>
+#include <linux/percpu.h>
+
+#include "../sched/sched.h"
+
+#include <linux/pvsync/count.h>
+#include <linux/pvsync/strong_yield.h>
+
+DEFINE_STATIC_KEY_FALSE(pvsync_strong_key);
+
+/* Last jiffy in which the request of the CPU counts, 0 if there is none. */
+static DEFINE_PER_CPU(unsigned long, strong_until);
+
+/**
+ * pvsync_strong_enable - let picks look for requests from now on
+ *
+ * Stays: without requests it costs a read of one per-CPU word per pick.
+ *
+ * Context: may sleep.
+ */
+void pvsync_strong_enable(void)
+{
+	static_branch_enable(&pvsync_strong_key);
+}
+
+/**
+ * pvsync_strong_ask - make the yield that follows a strong one
+ * @cpu: where the chosen task is queued
+ *
+ * Takes no lock. If something else is picked on that CPU before yield_to() gets
+ * its lock, that pick may use the request up for another buddy, which is
+ * bounded all the same, and the yield is an ordinary one.
+ *
+ * Context: any.
+ */
+void pvsync_strong_ask(int cpu)
+{
+	WRITE_ONCE(per_cpu(strong_until, cpu), (jiffies + 1) | 1);
+}
+EXPORT_SYMBOL_GPL(pvsync_strong_ask);
+
+/**
+ * pvsync_strong_cancel - take the request back, yield_to() did not accept
+ * @cpu: as it was asked for
+ *
+ * Context: any.
+ */
+void pvsync_strong_cancel(int cpu)
+{
+	WRITE_ONCE(per_cpu(strong_until, cpu), 0);
+}
+EXPORT_SYMBOL_GPL(pvsync_strong_cancel);
+
+/* How far @se may be ahead of its share, in its queue's virtual time. */
+static s64 most_ahead(struct sched_entity *se)
+{
+	u64 ns = max_t(u64, 2 * se->slice, TICK_NSEC);
+
+	return div64_ul(ns * NICE_0_LOAD, se->load.weight);
+}
+
+/*
+ * Each queue on the way down to a task is asked. The last one, which has a task
+ * as its buddy, or none, ends the request.
+ */
+bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
+{
+	unsigned long *until = per_cpu_ptr(&strong_until, cpu_of(rq_of(cfs_rq)));
+	struct sched_entity *se = cfs_rq->next;
+	bool asked = READ_ONCE(*until) && time_before_eq(jiffies, READ_ONCE(*until));
+	s64 ahead;
+
+	if (!asked)
+		return false;
+	if (!se || entity_is_task(se))
+		WRITE_ONCE(*until, 0);
+	if (!se)
+		return false;
+
+	ahead = se->vruntime - avg_vruntime(cfs_rq);
+	if (ahead <= most_ahead(se))
+		return true;
+
+	WRITE_ONCE(*until, 0);
+	__pvsync_count(PVSYNC_yield_denied);
+	return false;
+}
