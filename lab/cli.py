@@ -148,6 +148,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
 @click.option("--timeout", type=float, help="Seconds that one run may take.")
+@click.option("--observe/--no-observe", default=None,
+              help="Keep the kernels' counters around every run.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
@@ -235,6 +237,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "pcpus": experiment.pcpus,
         "reps": experiment.reps,
         "boots": experiment.boots,
+        "observe": experiment.observe,
         "backend": backends.choose(backend),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]

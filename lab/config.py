@@ -47,6 +47,7 @@ class _ExperimentFile:
     guest_mem: int = 256
     max_repeats: int = 3
     variant: str = "lab"
+    observe: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Overrides:
     boots: int | None = None
     guest_mem: int | None = None
     max_repeats: int | None = None
+    observe: bool | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
@@ -113,6 +115,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
         guest_mem=_first(change.guest_mem, raw.guest_mem),
         max_repeats=_first(change.max_repeats, raw.max_repeats),
         variant=_variant(raw.variant, picked),
+        observe=_first(change.observe, raw.observe),
     )
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result

@@ -40,6 +40,11 @@ def guest_folder(work: PurePosixPath, name: str) -> PurePosixPath:
     return work / "guests" / name
 
 
+def guest_group(name: str) -> str:
+    """The guest's CPU group in the host, relative to the root of the groups."""
+    return f"pvsync-{name}"
+
+
 def guest_command(emulator: tuple[str, ...], spec: GuestSpec, kernel: PurePosixPath,
                   image: PurePosixPath, work: PurePosixPath) -> list[str]:
     """QEMU's argument list, for the machine that runs hostd.

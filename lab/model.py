@@ -72,6 +72,8 @@ class Experiment:
     """How often one run may be repeated when it was invalid."""
     variant: str = "lab"
     """Kernel variant, see kernel/configs/variants.toml."""
+    observe: bool = False
+    """Whether the kernels' counters are kept around every run, see `observed`."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,26 @@ class Manifest:
     boots: int
     baseline: str
     """Label of the first scheme."""
+    observe: bool = False
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the kernels counted in the valid runs of a cell.
+
+    A sum is None when a part of it is unknown.
+    """
+
+    spinning: float | None
+    """Share of the guests' time in which they spun for locks, 0 to 1: the median of the runs."""
+    counters: dict[str, int | None]
+    """The guests': what the runs added, over guests and runs."""
+    waits: tuple[tuple[int, int, int], ...]
+    """Bin of the guests' histogram, waits in it, the cycles they took: as `counters`."""
+    host: dict[str, int | None]
+    """The host's counters: what the runs added."""
+    share_deviation: float | None
+    """Distance of a VM's CPU time from the VMs' mean, at most, over it: the median of the runs."""
 
 
 @dataclass(frozen=True)
@@ -183,3 +205,5 @@ class Cell:
     """Largest over smallest of the per-VM medians."""
     p_value: float | None = None
     """Of the difference from the baseline, after correction; None if untested."""
+    observed: Observed | None = None
+    """None when the experiment did not observe, and without valid runs."""

@@ -13,10 +13,11 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from lab import stats
 from lab.model import Workload
+from lab.observed import Waits
 from lab.summary import Summary, per_guest, relative_load
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F6000")
@@ -59,6 +60,7 @@ def plots(summary: Summary) -> list[Plot]:
             found.append(_slowdown(summary, workload))
         if any(c.fairness for c in summary.cells if c.workload == workload.name):
             found.append(_fairness(summary, workload))
+        found += _wait_plots(summary, workload)
     return found
 
 
@@ -164,6 +166,64 @@ def _fairness_panel(axes: Axes, summary: Summary, workload: Workload, vms: int) 
     axes.margins(y=0.18)
 
 
+def _wait_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """How many waits for locks were how long, and their share of all time waited."""
+    waits = _waits(summary, workload)
+    if not waits:
+        return []
+    counts = {label: {n: float(number) for n, (number, _) in bins.items()}
+              for label, bins in waits.items()}
+    whole = {label: sum(cycles for _, cycles in bins.values()) for label, bins in waits.items()}
+    shares = {label: {n: 100 * cycles / whole[label] for n, (_, cycles) in bins.items()}
+              for label, bins in waits.items()}
+    return [_steps(summary, workload, "waits", "waits (number)", counts),
+            _steps(summary, workload, "waittime", "share of the time waited (%)", shares)]
+
+
+def _waits(summary: Summary, workload: Workload) -> dict[str, Waits]:
+    """Scheme to its histogram at the largest number of VMs, of waits that took time."""
+    most = max(summary.results.manifest.vms)
+    found: dict[str, Waits] = {}
+    for label in _labels(summary):
+        seen = summary.cell(label, workload.name, most).observed
+        listed = seen.waits if seen else ()
+        found[label] = {n: (number, cycles) for n, number, cycles in listed if cycles}
+    return {label: bins for label, bins in found.items() if bins}
+
+
+def _steps(summary: Summary, workload: Workload, name: str, y_label: str,
+           heights: dict[str, dict[int, float]]) -> Plot:
+    """Steps for each scheme; bin n reaches from n - 1 to n. Numbers are drawn logarithmic."""
+    bins = {n for found in heights.values() for n in found}
+    places = range(min(bins) - 1, max(bins) + 2)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for index, label in enumerate(_labels(summary)):
+            if label in heights:
+                colour, marker = _look(index)
+                axes.plot([n - 0.5 for n in places], [heights[label].get(n, 0) for n in places],
+                          color=colour, drawstyle="steps-mid", linewidth=1.4, marker=marker,
+                          markersize=4, label=label)
+        if name == "waits":
+            axes.set_yscale("log")
+        axes.set_ylim(bottom=0.5 if name == "waits" else 0)
+        axes.set_xlim(min(bins) - 1.2, max(bins) + 0.2)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("length of the wait (power of two of TSC cycles)")
+        axes.set_ylabel(y_label)
+        _legend(axes)
+
+    caption = (
+        f"{workload.name}: waits for spinlocks by their length, {y_label}, over all guests and"
+        f" runs at the largest number of VMs ({max(summary.results.manifest.vms)}). The step from"
+        " n to n + 1 holds the waits of at least 2^n and below 2^(n+1) cycles; cycles in which"
+        " the waiter's vCPU did not run count too. As figures 1 and 2 of Friebel and Biemueller,"
+        " Xen Summit 2008."
+    )
+    return _draw(f"{workload.name}-{name}", caption, (9, 4.2), draw)
+
+
 def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:
     """Points, quartile bars and a line of medians for each scheme, side by side."""
     labels = _labels(summary)
@@ -207,6 +267,10 @@ def _finish(axes: Axes, summary: Summary, y_label: str) -> None:
     axes.set_xlabel(f"number of VMs ({m.vcpus} vCPUs each, {m.pcpus} pCPUs)")
     axes.set_ylabel(y_label)
     _scale(axes)
+    _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 

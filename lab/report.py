@@ -60,8 +60,6 @@ def html(summary: Summary, drawn: list[Plot]) -> str:
         notes=table.notes(summary),
         invalid=summary.results.invalid(),
         boots=summary.results.failed_boots(),
-        columns=table.columns(summary.results.manifest.vms),
-        reference=table.REFERENCE,
     )
 
 
@@ -73,9 +71,7 @@ def _section(summary: Summary, workload: Workload, drawn: list[Plot]) -> dict[st
     own = [plot for plot in drawn if plot.name.rpartition("-")[0] == workload.name]
     return {
         "workload": workload,
-        "caption": table.caption(summary, workload),
-        "rows": list(table.rows(summary, workload)),
-        "speedups": list(table.speedup_rows(summary, workload)),
+        "grids": table.grids(summary, workload),
         "plots": [(plot.caption, Markup(plot.svg)) for plot in own],
     }
 

@@ -270,7 +270,8 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         qemu=files.qemu, machine=machine_kind(), backend=backend, commit=git_commit(),
         command=options.command, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         vms=experiment.vms, vcpus=experiment.vcpus, pcpus=experiment.pcpus,
-        reps=experiment.reps, boots=experiment.boots, baseline=labels[0])
+        reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
+        observe=experiment.observe)
 
 
 def machine_kind() -> str:

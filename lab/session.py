@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lab import console
+from lab import console, observed
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
-from lab.guest import GuestSpec, guest_command, guest_folder
+from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
 from lab.machine import HostSpec, Machine
 from lab.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
 from lab.schedule import MIN_OVERLAP, PlannedRun, overlap
@@ -142,7 +142,7 @@ class Session:
             spec = GuestSpec(name, self.experiment.vcpus, self.experiment.guest_mem,
                              self._schemes[label].guest, self._schemes[label].cpu)
             argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
-            group = f"pvsync-{name}" if self._groups else ""
+            group = guest_group(name) if self._groups else ""
             waiting.append((spec, label, self.machine.control.submit(
                 "start", name=name, argv=argv, cgroup=group, timeout=limit)))
         for spec, label, future in waiting:
@@ -224,9 +224,12 @@ class Session:
             self._apply(scheme)
             self._setup(names, workload)
             self.machine.control.call("switch", run=names)
+            self._snapshot(names, planned.run_id(attempt), "before")
             answer = self.machine.control.call(
                 "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
                 timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
+            if not any(note["error"] for note in answer["guests"].values()):
+                self._snapshot(names, planned.run_id(attempt), "after")
             self.machine.control.call("switch", run=[])
         except Refused as refusal:
             for name in names:
@@ -236,27 +239,55 @@ class Session:
         return self._judge(planned, attempt, names, answer["guests"])
 
     def _setup(self, names: list[str], workload: Workload) -> None:
-        """What a guest goes through once for a workload: its setup, one unmeasured run."""
+        """What a guest goes through once for a workload: its setup, one unmeasured run.
+
+        When the experiment observes, the guest counts its locks from here on.
+        """
         fresh = [name for name in names if workload.name not in self._live[name].prepared]
         if not fresh:
             return
         control = self.machine.control
         control.call("switch", run=fresh)
+        steps = []
+        if self.experiment.observe:
+            new = [name for name in fresh if not self._live[name].prepared]
+            steps.append(("the counting of locks", new, observed.switch_on(), SETTLE))
         if workload.setup:
-            waiting = [(name, control.submit(
-                "guest_exec", name=name, tag="setup", command=workload.setup,
-                timeout=workload.timeout_s)) for name in fresh]
-            for name, future in waiting:
-                answer = control.wait(future, workload.timeout_s + SETTLE, f"set up {name}")
+            what = f"the setup of {workload.name}"
+            steps.append((what, fresh, workload.setup, workload.timeout_s))
+        for what, where, command, limit in steps:
+            for name, answer in self._everywhere(where, "setup", command, limit).items():
                 if answer["status"] != 0:
                     text = base64.b64decode(answer["out"]).decode(errors="replace").strip()
-                    raise Refused(f"the setup of {workload.name} failed in guest {name}"
+                    raise Refused(f"{what} failed in guest {name}"
                                   f" with status {answer['status']}: {text[-200:]}")
         if self.experiment.reps > 1:
             control.call("round", guests=fresh, tag="warm", command=workload.command, repeat=False,
                          timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
         for name in fresh:
             self._live[name].prepared.add(workload.name)
+
+    def _everywhere(self, names: list[str], tag: str, command: str,
+                    limit: float) -> dict[str, Answer]:
+        """Run a command in these guests at once; Refused when one does not end it in `limit`."""
+        control = self.machine.control
+        waiting = [(name, control.submit("guest_exec", name=name, tag=tag, command=command,
+                                         timeout=limit)) for name in names]
+        return {name: control.wait(future, limit + SETTLE, f"run the {tag} command in {name}")
+                for name, future in waiting}
+
+    def _snapshot(self, names: list[str], run_id: str, when: str) -> None:
+        """Keep the counters of these guests and of the host, if the experiment observes."""
+        if not self.experiment.observe:
+            return
+        answers = self._everywhere(names, when, observed.guest_snapshot(), SETTLE)
+        answers[observed.HOST] = self.machine.control.call(
+            "exec", argv=["sh", "-c", observed.host_snapshot(names)], timeout=SETTLE)
+        folder = self.out / "raw" / run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, answer in answers.items():
+            file = folder / observed.file_name(name, when)
+            file.write_bytes(base64.b64decode(answer["out"]))
 
     def _apply(self, scheme: Scheme) -> None:
         """Write the scheme's host parameters; others get back what they had."""

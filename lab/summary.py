@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import parse, stats
+from lab import observed, parse, stats
 from lab.errors import UsageError
-from lab.model import BootRecord, Cell, Manifest, RunRecord, Scheme, Workload
+from lab.model import BootRecord, Cell, Manifest, Observed, RunRecord, Scheme, Workload
+from lab.observed import Observation
 
 Key = tuple[str, str, int]
 """Scheme label, workload name, number of VMs."""
@@ -32,6 +33,8 @@ class RunFigure:
     """Over the guests; None when the run is invalid."""
     reason: str
     """Why it is invalid, by the runner or by its output; empty when valid."""
+    observation: Observation | None = None
+    """None when the run is invalid or was not observed."""
 
     @property
     def key(self) -> Key:
@@ -60,6 +63,11 @@ class Results:
         """The valid runs of a cell."""
         key = (scheme, workload, vms)
         return [run for run in self.runs if run.mean is not None and run.key == key]
+
+    def observations(self, scheme: str, workload: str, vms: int) -> list[Observation]:
+        """What was observed in them."""
+        runs = self.of(scheme, workload, vms)
+        return [run.observation for run in runs if run.observation is not None]
 
 
 @dataclass(frozen=True)
@@ -97,12 +105,14 @@ def load(directory: Path) -> Results:
                 f"{directory / 'runs.jsonl'}: run {run.id} is of {run.scheme} under"
                 f" {run.workload}, which the manifest does not have; do not mix directories."
             )
-    figures = tuple(_figure(directory, run, known[run.workload]) for run in runs.records)
+    figures = tuple(
+        _figure(directory, run, known[run.workload], manifest.observe) for run in runs.records
+    )
     warnings = runs.warnings + boots.warnings
     return Results(directory, manifest, figures, boots.records, warnings)
 
 
-def _figure(directory: Path, run: RunRecord, workload: Workload) -> RunFigure:
+def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) -> RunFigure:
     if not run.valid:
         return RunFigure(run, {}, None, run.reason or "invalid without a reason")
     values = {}
@@ -116,7 +126,20 @@ def _figure(directory: Path, run: RunRecord, workload: Workload) -> RunFigure:
         values[guest.guest] = found.value
     if len(values) != run.vms:
         return RunFigure(run, {}, None, f"{len(values)} guests reported, not {run.vms}")
-    return RunFigure(run, values, stats.mean(tuple(values.values()), workload.better), "")
+    mean = stats.mean(tuple(values.values()), workload.better)
+    seen = _observation(directory, run) if observe else None
+    return RunFigure(run, values, mean, "", seen)
+
+
+def _observation(directory: Path, run: RunRecord) -> Observation:
+    folder = (directory / run.guests[0].output).parent
+
+    def snapshot(name: str, when: str) -> observed.Snapshot:
+        file = folder / observed.file_name(name, when)
+        return observed.parse(parse.read_text(file) if file.is_file() else "")
+
+    return observed.observation(
+        run, lambda name: observed.between(snapshot(name, "before"), snapshot(name, "after")))
 
 
 def summarize(results: Results) -> Summary:
@@ -166,6 +189,20 @@ def _cell(
         invalid_runs=invalid[(scheme.label, workload.name, vms)],
         spread=stats.spread(values),
         fairness=_fairness(runs),
+        observed=_observed(results.observations(scheme.label, workload.name, vms)),
+    )
+
+
+def _observed(seen: Sequence[Observation]) -> Observed | None:
+    if not seen:
+        return None
+    guests = [guest for one in seen for guest in one.guests]
+    return Observed(
+        spinning=observed.middle(observed.spinning(one) for one in seen),
+        counters=observed.total(guest.counters for guest in guests),
+        waits=observed.histogram([guest.waits for guest in guests]),
+        host=observed.total(one.host for one in seen),
+        share_deviation=observed.middle(observed.share_deviation(one) for one in seen),
     )
 
 

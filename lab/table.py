@@ -4,6 +4,7 @@
 import io
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -11,13 +12,26 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import stats
+from lab import counters, observed, stats
 from lab.model import Cell, Workload
 from lab.summary import Summary
 
 REFERENCE = "ticket"
 """Speed-ups are also shown over this scheme, when it took part."""
 TEXT_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One table: rows are opened by a label, `columns` are the heads of the other cells."""
+
+    caption: str
+    first: str
+    """Head of the labels."""
+    columns: list[str]
+    rows: list[tuple[str, list[str]]]
+    notes: tuple[str, ...] = ()
+    """What a reader of this table alone has to know."""
 
 
 def number(value: float) -> str:
@@ -34,6 +48,11 @@ def percent(ratio: float) -> str:
     """+12.3 %, -4.0 %, +212 %."""
     value = 100 * ratio
     return f"{value:+,.1f} %" if abs(value) < 99.95 else f"{value:+,.0f} %"
+
+
+def known(value: float | None) -> str:
+    """The number, or a dash."""
+    return "-" if value is None else number(value)
 
 
 def cell_text(cell: Cell) -> str:
@@ -68,7 +87,7 @@ def rows(summary: Summary, workload: Workload) -> Iterator[tuple[str, list[str]]
         yield scheme.label, [cell_text(cell) for cell in cells]
     ideals = [summary.cell(m.baseline, workload.name, vms).ideal for vms in m.vms]
     if any(ideal is not None for ideal in ideals):
-        yield "ideal", ["-" if ideal is None else number(ideal) for ideal in ideals]
+        yield "ideal", [known(ideal) for ideal in ideals]
 
 
 def speedup_rows(summary: Summary, workload: Workload) -> Iterator[tuple[str, list[str]]]:
@@ -96,6 +115,75 @@ def caption(summary: Summary, workload: Workload) -> str:
     )
 
 
+def grids(summary: Summary, workload: Workload) -> list[Grid]:
+    """Every table of a workload that the summary has the values for."""
+    heads = columns(summary.results.manifest.vms)
+    found = [Grid(caption(summary, workload), "scheme", heads, list(rows(summary, workload)))]
+    faster = list(speedup_rows(summary, workload))
+    if faster:
+        title = f"{workload.name}: speed-up over {REFERENCE}, times"
+        found.append(Grid(title, "scheme", heads, faster))
+    seen = (_spinning(summary, workload), _host(summary, workload), _counted(summary, workload))
+    return found + [grid for grid in seen if grid.rows]
+
+
+def _spinning(summary: Summary, workload: Workload) -> Grid:
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        cells = [summary.cell(scheme.label, workload.name, vms).observed for vms in m.vms]
+        shares = [cell.spinning if cell else None for cell in cells]
+        if any(share is not None for share in shares):
+            body.append((scheme.label, [known(s if s is None else 100 * s) for s in shares]))
+    return Grid(
+        f"{workload.name}: spinning (% of the CPU time of the VMs)", "scheme", columns(m.vms), body,
+        ("Time waited for locks, without what the host took and what was spent halted, of the"
+         " time in which the guests' CPUs were busy: the median of the runs.",),
+    )
+
+
+def _host(summary: Summary, workload: Workload) -> Grid:
+    """Of the schemes under which the host counted anything."""
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        cells = [summary.cell(scheme.label, workload.name, vms) for vms in m.vms]
+        if not any(any(cell.observed.host.values()) for cell in cells if cell.observed):
+            continue
+        for vms in m.vms:
+            seen = summary.results.observations(scheme.label, workload.name, vms)
+            runs = [observed.host_figures(one) for one in seen]
+            medians = [observed.middle(run[i] for run in runs)
+                       for i in range(len(observed.HOST_FIGURES))]
+            body.append((scheme.label, [str(vms), *map(known, medians)]))
+    return Grid(
+        f"{workload.name}: what the host did about spinning vCPUs",
+        "scheme", ["VMs", *observed.HOST_FIGURES], body,
+        ("Medians of the runs. accepted, picked, ran: of the yields attempted. handling: spin_ns,"
+         " of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from the VMs'"
+         " mean, from that mean.",),
+    )
+
+
+def _counted(summary: Summary, workload: Workload) -> Grid:
+    """The guests' counters at the largest number of VMs, but not those known to be zero."""
+    m = summary.results.manifest
+    most = max(m.vms)
+    cells = [summary.cell(scheme.label, workload.name, most) for scheme in m.schemes]
+    counted = [cell.observed.counters if cell.observed else {} for cell in cells]
+    names = [name for name in dict.fromkeys(name for one in counted for name in one)
+             if any(one.get(name, 0) != 0 for one in counted)]
+    about = counters.descriptions() if names else {}
+    (head,) = columns((most,))
+    return Grid(
+        f"{workload.name}: the guests' counters at {head}, sums over guests and runs",
+        "counter", [cell.scheme for cell in cells],
+        [(name, ["-" if (one := each.get(name)) is None else f"{one:,}" for each in counted])
+         for name in names],
+        tuple(f"{name}: {about[name]}." for name in names if name in about),
+    )
+
+
 def notes(summary: Summary) -> list[str]:
     """What a reader of the table has to know; one sentence or two each."""
     m = summary.results.manifest
@@ -108,6 +196,9 @@ def notes(summary: Summary) -> list[str]:
         lines.append(
             f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
         )
+    if m.observe:
+        lines.append("Observed: the guests counted their locks, which slows each acquisition;"
+                     " compare only with runs that were observed too.")
     lines += _invalid_notes(summary)
     lines += [f"Warning: {warning}." for warning in summary.results.warnings]
     if not summary.valid:
@@ -174,28 +265,26 @@ def _reasons(reasons: list[str], most: int = 5) -> str:
 
 def render(summary: Summary) -> list[RenderableType]:
     """What to print, in order."""
-    m = summary.results.manifest
     parts: list[RenderableType] = []
-    for workload in m.workloads:
-        parts.append(_table(caption(summary, workload), "scheme", m.vms, rows(summary, workload)))
-        faster = list(speedup_rows(summary, workload))
-        if faster:
-            parts.append(_table(f"{workload.name}: speed-up over {REFERENCE}, times",
-                                "scheme", m.vms, iter(faster)))
-    parts += [Padding(Text(line), (0, 0, 0, 1)) for line in notes(summary)]
-    return parts
+    for workload in summary.results.manifest.workloads:
+        for grid in grids(summary, workload):
+            parts += [_table(grid), *map(_note, grid.notes), *([Text()] if grid.notes else [])]
+    return parts + [_note(line) for line in notes(summary)]
 
 
-def _table(
-    title: str, first: str, vms: tuple[int, ...], body: Iterator[tuple[str, list[str]]]
-) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
-    for name in columns(vms):
+def _note(line: str) -> Padding:
+    return Padding(Text(line), (0, 0, 0, 1))
+
+
+def _table(grid: Grid) -> Table:
+    table = Table(title=grid.caption, title_justify="left", title_style="bold",
+                  box=box.SIMPLE_HEAD)
+    table.add_column(grid.first, no_wrap=True)
+    for name in grid.columns:
         table.add_column(name, justify="right", no_wrap=True)
-    listed = list(body)
-    starred = [any(row[i].endswith("*") for _, row in listed) for i in range(len(vms))]
-    for label, plain in listed:
+    starred = [any(row[i].endswith("*") for _, row in grid.rows)
+               for i in range(len(grid.columns))]
+    for label, plain in grid.rows:
         style = "dim" if label == "ideal" else None
         cells = [
             cell + " " if star and not cell.endswith("*") else cell
@@ -211,7 +300,10 @@ def _styled(cell: str) -> Text:
 
 def least_width(summary: Summary) -> int:
     """Columns of a terminal that the table fits in for certain."""
-    return max(TEXT_WIDTH, 20 + 36 * len(summary.results.manifest.vms))
+    probe = Console(file=io.StringIO(), width=1 << 16)
+    tables = [part for part in render(summary) if isinstance(part, Table)]
+    widths = [probe.measure(table).maximum for table in tables]
+    return max(TEXT_WIDTH, 20 + 36 * len(summary.results.manifest.vms), *widths)
 
 
 def as_text(summary: Summary) -> str:

@@ -59,6 +59,7 @@ def test_every_parameter_value(lab: Lab) -> None:
         "pv-ticket-dedicated": "pvsync.lock=pv-ticket is ticket here: the host dedicates CPUs",
         "lock-unknown": "pvsync.lock=nonsense is not known, spinlocks stay as they are",
         "tau-wrong": "pvsync.tau=2us is not a number of nanoseconds nor inf",
+        "halt-spins-wrong": "pvsync.halt_spins=many is not a number of iterations",
     }
     for scheme, line in said.items():
         output = result.guest_output(scheme)

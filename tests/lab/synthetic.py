@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from lab import observed
+from lab.guest import guest_group
 from lab.model import BootRecord, GuestRun, Manifest, RunRecord, Scheme, Workload
 
 HACKBENCH = Workload(
@@ -42,6 +44,43 @@ def steady(scheme_label: str, vms: int, guest: int, rng: random.Random) -> float
     return base * (1 + 0.01 * guest) * rng.lognormvariate(0, 0.06)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What one run adds to the counters: in each of its guests, and in the host."""
+
+    guest: dict[str, int] = field(default_factory=dict)
+    waits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    host: dict[str, int] = field(default_factory=dict)
+    usec: tuple[int, ...] = ()
+    """CPU time of each VM."""
+
+    def write(self, folder: Path, guests: list[str]) -> None:
+        """Two snapshots of each."""
+        for when, share in (("before", 0), ("after", 1)):
+            for guest in guests:
+                text = sections({
+                    "debug/counters": _pairs(self.guest, share),
+                    "debug/lock_waits": [
+                        f"{n} {number * share + 1} {cycles * share + 2}"
+                        for n, (number, cycles) in self.waits.items()],
+                })
+                (folder / observed.file_name(guest, when)).write_text(text)
+            text = sections({"debug/counters": _pairs(self.host, share)} | {
+                f"/groups/{guest_group(guest)}/cpu.stat": _pairs({"usage_usec": used}, share)
+                for guest, used in zip(guests, self.usec, strict=False)})
+            (folder / observed.file_name(observed.HOST, when)).write_text(text)
+
+
+def sections(files: dict[str, list[str]]) -> str:
+    """What `head -v` prints of files, path to lines."""
+    return "\n".join("".join(f"{line}\n" for line in (f"==> {path} <==", *lines))
+                     for path, lines in files.items())
+
+
+def _pairs(values: dict[str, int], share: int) -> list[str]:
+    return [f"{name} {1000 + share * value}" for name, value in values.items()]
+
+
 @dataclass
 class Synthetic:
     """What to make up; `write` leaves a complete directory."""
@@ -57,6 +96,8 @@ class Synthetic:
     """(scheme, VMs) to the reason of one extra invalid run there."""
     lost: frozenset[tuple[str, int]] = frozenset()
     """Cells that miss their last run."""
+    counted: Callable[[str, int], Counted] | None = None
+    """Makes it an observed experiment: scheme and VMs to what a run adds."""
 
     def manifest(self) -> Manifest:
         return Manifest(
@@ -78,6 +119,7 @@ class Synthetic:
             reps=self.reps,
             boots=self.boots,
             baseline=self.schemes[0],
+            observe=self.counted is not None,
         )
 
     def write(self, directory: Path) -> Path:
@@ -113,6 +155,8 @@ class Synthetic:
             output.write_text(_output(self.workload, value))
             name = f"raw/{run_id}/g{guest}.out"
             guests.append(GuestRun(f"g{guest}", 1.0, 1.0 + value, value, 0, name))
+        if self.counted is not None:
+            self.counted(label, vms).write(output.parent, [guest.guest for guest in guests])
         return RunRecord(
             id=run_id, boot=boot, rep=rep, attempt=0, scheme=label, workload=self.workload.name,
             vms=vms, vcpus=2, pcpus=2, valid=True, reason="", guests=tuple(guests), overlap=1.0,

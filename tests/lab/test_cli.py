@@ -144,6 +144,13 @@ def test_run_and_report(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "here" / "summary.json").read_text())["valid"]
 
 
+@pytest.mark.parametrize(
+    ("argument", "observe"), [((), False), (("--observe",), True), (("--no-observe",), False)])
+def test_observe(call: Call, runner: FakeRunner, argument: tuple[str, ...], observe: bool) -> None:
+    assert call("run", "demo", "--out", "here", *argument)[0] == 0
+    assert [experiment.observe for experiment, _, _ in runner.calls] == [observe]
+
+
 def test_invalid_run_is_status_1(call: Call, runner: FakeRunner) -> None:
     runner.made = Synthetic(reps=1, boots=1, lost=frozenset({("pmt", 2)}))
     status, out, _ = call("run", "demo", "--out", "here")
@@ -233,6 +240,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(command="true"), "workloads"),
         (config.Overrides(reps=9, boots=9), "reps, boots"),
         (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
+        (config.Overrides(observe=True), "observe"),
     ],
 )
 def test_resume_of_another_experiment(

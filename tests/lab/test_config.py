@@ -141,16 +141,25 @@ def test_own_file(tmp_path: Path) -> None:
     assert config.experiment(str(tmp_path / "mine.toml")).name == "mine"
 
 
+def test_observe(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    for line, kept in (("", False), ("observe = false", False), ("observe = true", True)):
+        file.write_text(f"{EXPERIMENT}{line}\n")
+        assert config.experiment(str(file)).observe is kept
+        assert config.experiment(str(file), Overrides(observe=not kept)).observe is not kept
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("reps = 1", "rep = 1", "unknown key 'rep', did you mean 'reps'?"),
         ("reps = 1", 'reps = "1"', "reps must be an integer, not a string"),
         ("reps = 1", "", "reps is missing"),
+        ("reps = 1", "reps = 1\nobserve = 1", "observe must be true or false, not an integer"),
         ("vms = [1, 2]", "vms = 1", "vms must be a list, not an integer"),
         ("vms = [1, 2]", "vms = [1, 2.5]", "vms[1] must be an integer, not a number"),
         ('"pmt"', '"pmtt"', "mine.toml: there is no scheme 'pmtt', did you mean 'pmt'?"),
-        ('"hackbench"', '"nope"', "there is no workload 'nope' (known: dbench-tmpfs"),
+        ('"hackbench"', '"nope"', "there is no workload 'nope' (known: cpu-burn, dbench-tmpfs"),
         ("boots = 1", "boots = 1 1", "is no valid TOML"),
     ],
 )

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -15,22 +16,42 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from lab import paths, plots, report
+from lab import counters, paths, plots, report
 from lab.errors import UsageError
 from lab.model import Workload
 from lab.summary import load, summarize
-from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Synthetic
+from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
 
+WAITS = ("plots/hackbench-waits.svg", "plots/hackbench-waittime.svg")
 MADE = ("summary.json", "table.txt", "report.html", "plots/hackbench-figure.svg",
         "plots/hackbench-slowdown.svg", "plots/hackbench-fairness.svg")
 
 
 def sums(directory: Path) -> dict[str, str]:
-    return {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in MADE}
+    names = [name for name in (*MADE, *WAITS) if (directory / name).exists()]
+    assert set(MADE) <= set(names)
+    return {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in names}
 
 
-def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    Synthetic(reps=2).write(tmp_path)
+def counted(label: str, vms: int) -> Counted:
+    """At 1 VM half of ticket's time is spinning; the host helps pmt, and only pmt."""
+    spins = label == "ticket"
+    return Counted(
+        guest={"lock_acquisitions": 1000, "lock_wait_ns": 800_000_000 if spins else 100_000_000,
+               "lock_stolen_ns": 250_000_000 if spins else 60_000_000,
+               "lock_halted_ns": 50_000_000 if spins else 0, "lock_kicks": 0,
+               "not_in_the_list": vms},
+        waits={0: (3, 0), 10: (300, 180_000), 24: (4, 60_000_000)} if spins else {9: (50, 20_000)},
+        host={"spin_events": 40 * vms if label == "pmt" else 0, "yield_attempted": 0},
+        usec=(1_000_000, 3_000_000, 2_000_000)[:vms],
+    )
+
+
+@pytest.mark.parametrize("seen", [None, counted])
+def test_same_files_give_the_same_bytes(
+    tmp_path: Path, seen: Callable[[str, int], Counted] | None
+) -> None:
+    Synthetic(reps=2, counted=seen).write(tmp_path)
     report.make(tmp_path)
     first = sums(tmp_path)
     code = f"from lab import report; from pathlib import Path; report.make(Path({str(tmp_path)!r}))"
@@ -129,3 +150,60 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("a file where the folder goes")
     with pytest.raises(UsageError, match="cannot be written: File exists"):
         report.make(tmp_path)
+
+
+def test_observed_experiment(tmp_path: Path) -> None:
+    report.make(Synthetic(reps=2, boots=1, counted=counted).write(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    cells = re.sub(r"<[^>]+>", " ", page).split()
+    for title in ("spinning (% of the CPU time of the VMs)",
+                  "what the host did about spinning vCPUs",
+                  "the guests&#39; counters at 3 VMs, sums over guests and runs"):
+        assert title in page
+    assert "ticket 50.0 25.0 25.0" in " ".join(cells)
+    assert f"lock_stolen_ns: {counters.descriptions()['lock_stolen_ns']}." in page
+    assert "not_in_the_list 18 18 18" in " ".join(cells) and "not_in_the_list:" not in page
+    assert "lock_kicks" not in page
+    assert page.count("<svg") == 5
+
+
+def test_lengths_of_waits_are_drawn_with_units(tmp_path: Path) -> None:
+    report.make(Synthetic(reps=2, boots=1, counted=counted).write(tmp_path))
+    for name, unit in zip(WAITS, ("waits (number)", "share of the time waited (%)"), strict=True):
+        root = ET.fromstring((tmp_path / name).read_text())
+        texts = [e.text or "" for e in root.iter() if e.tag.endswith("}text")]
+        assert {unit, "length of the wait (power of two of TSC cycles)", "pvqspinlock",
+                "ticket", "pmt"} <= set(texts)
+
+
+def test_steps_are_as_high_as_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Figure] = {}
+
+    def keep(name: str, caption: str, size: object, draw: Callable[[Figure], None]) -> plots.Plot:
+        draw(drawn.setdefault(name, Figure()))
+        return plots.Plot(name, caption, "")
+
+    monkeypatch.setattr(plots, "_draw", keep)
+    plots.plots(summarize(load(Synthetic(reps=2, boots=1, counted=counted).write(tmp_path))))
+
+    def heights(name: str, label: str) -> dict[float, float]:
+        (line,) = (one for one in drawn[name].axes[0].lines if one.get_label() == label)
+        pairs = zip(np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), strict=True)
+        return {float(x): round(float(y), 3) for x, y in pairs if y}
+
+    runs = 2 * 3
+    assert heights("hackbench-waits", "ticket") == {9.5: runs * 300, 23.5: runs * 4}
+    assert heights("hackbench-waits", "pmt") == {8.5: runs * 50}
+    assert heights("hackbench-waittime", "ticket") == {9.5: 0.299, 23.5: 99.701}
+    assert [drawn[f"hackbench-{name}"].axes[0].get_yscale() for name in ("waits", "waittime")] == [
+        "log", "linear"]
+
+
+def test_observed_without_any_counter(tmp_path: Path) -> None:
+    report.make(Synthetic(reps=1, boots=1, counted=lambda *_: Counted()).write(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 3 and page.count("<caption>") == 2
+    for file in tmp_path.glob("raw/*/*.txt"):
+        file.unlink()
+    assert report.make(tmp_path).valid
+    assert "compare only with runs that were observed too" in page

@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from lab import records
+from lab import images, observed, records
 from lab.errors import UsageError
 from lab.machine import HostSpec, Machine
 from lab.model import Experiment, Scheme, Workload
 from lab.progress import Silent
-from lab.runner import Runner, _alone
+from lab.runner import Options, Runner, _alone, _manifest
 from lab.schedule import MIN_OVERLAP
+from lab.summary import load, summarize
 
 FAKE = Path(__file__).parent / "fake" / "qemu.py"
 
@@ -130,6 +133,130 @@ def test_resume_runs_only_what_is_missing(spec: HostSpec, tmp_path: Path) -> Non
     assert [run.valid for run in runs] == [True] * 3 and len({run.id for run in runs}) == 3
     assert runs[1].boot == 1 and (tmp_path / "boots/1").is_dir()
     json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[-1])
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the counters, which the fake guests and their host share."""
+    folder = tmp_path / "debugfs"
+    folder.mkdir()
+    (folder / "lock_stat").write_text("0\n")
+    (folder / "counters").write_text("lock_contended 5\n")
+    (folder / "lock_waits").write_text("9 1 300\n")
+    monkeypatch.setattr(observed, "DEBUGFS", str(folder))
+    monkeypatch.setattr(observed, "CGROUPS", str(folder))
+    return folder
+
+
+def counting(folder: Path, **schemes: Any) -> Experiment:
+    """Each run of it counts on."""
+    command = f"echo lock_contended 7 >{folder}/counters; echo Time: 1; sleep 0.2"
+    return replace(experiment(command, repeats=5, **schemes), observe=True)
+
+
+def requests(out: Path) -> list[str]:
+    """What the host was asked to do in its first boot: operation, or the tag of a command."""
+    lines = (out / "boots/0/host-control.log").read_text().splitlines()
+    bodies = [json.loads(line.split(" > ", 1)[1]) for line in lines if " > " in line]
+    return [body.get("tag", body["op"]) if body["op"] == "guest_exec" else body["op"]
+            for body in bodies]
+
+
+def test_observed_runs_keep_snapshots(spec: HostSpec, tmp_path: Path, kernel: Path) -> None:
+    for guest in ("a-0", "a-1"):
+        (kernel / f"pvsync-{guest}").mkdir()
+        (kernel / f"pvsync-{guest}" / "cpu.stat").write_text("usage_usec 12\nuser_usec 3\n")
+    assert go(counting(kernel, a=""), spec, tmp_path)
+    run = records.runs(tmp_path)[-1]
+    folder = tmp_path / "raw" / run.id
+    assert sorted(file.name for file in folder.iterdir()) == sorted(
+        [f"{name}.{when}.txt" for name in ("a-0", "a-1", "host") for when in ("before", "after")]
+        + ["a-0.out", "a-1.out"])
+
+    def snapshot(name: str, when: str) -> observed.Snapshot:
+        return observed.parse((folder / f"{name}.{when}.txt").read_text())
+
+    assert snapshot("a-1", "before").counters["lock_contended"] in (5, 7)  # 7 in a repeat
+    for name in ("a-0", "a-1"):
+        after = snapshot(name, "after")
+        assert (after.counters, after.waits) == ({"lock_contended": 7}, {9: (1, 300)})
+    host = snapshot("host", "after")
+    assert host.counters == {"lock_contended": 7}
+    assert host.cpu_usec == {"pvsync-a-0": 12, "pvsync-a-1": 12}
+
+
+def test_the_summary_finds_what_was_observed(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    what = replace(counting(kernel, a=""), vms=(1,), max_repeats=0)
+    assert go(what, spec, tmp_path)
+    made = _manifest(what, Options(), "local", images.PLACEHOLDERS)
+    records.write_json(tmp_path / records.MANIFEST, made)
+    seen = summarize(load(tmp_path)).cell("a", "echo", 1).observed
+    assert seen and (seen.counters, seen.host) == ({"lock_contended": 2}, {"lock_contended": 2})
+
+
+def test_snapshots_surround_the_round_of_running_guests(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    what = replace(counting(kernel, a=""), reps=2)
+    assert go(what, spec, tmp_path)
+    asked = requests(tmp_path)
+    around = ["switch", "before", "before", "exec", "round", "after", "after", "exec", "switch"]
+    places = [i for i in range(len(asked)) if asked[i:i + len(around)] == around]
+    assert len(places) == len(records.runs(tmp_path))
+    assert (kernel / "lock_stat").read_text() == "1\n"
+    assert asked.count("setup") == 2 and asked.index("setup") < asked.index("round") < places[0]
+
+
+def test_nothing_is_observed_unless_it_is_wanted(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    assert go(replace(counting(kernel, a=""), observe=False), spec, tmp_path)
+    assert not {"before", "after", "exec", "setup"} & set(requests(tmp_path))
+    assert not list(tmp_path.glob("raw/*/*.txt")) and (kernel / "lock_stat").read_text() == "0\n"
+
+
+def test_a_kernel_without_counters_is_observed_too(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    for file in kernel.iterdir():
+        file.unlink()
+    assert go(replace(experiment(a="", repeats=5), observe=True), spec, tmp_path)
+    assert not (kernel / "lock_stat").exists()
+    folder = tmp_path / "raw" / records.runs(tmp_path)[-1].id
+    assert (folder / "a-0.before.txt").read_text() == ""
+    assert (folder / "host.after.txt").read_text() == ""
+
+
+def test_counting_that_cannot_be_switched_on(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    (kernel / "lock_stat").unlink()
+    (kernel / "lock_stat").mkdir()
+    assert not go(replace(counting(kernel, a=""), max_repeats=0), spec, tmp_path)
+    (run,) = records.runs(tmp_path)
+    assert run.reason.startswith("the counting of locks failed in guest a-0")
+
+
+def test_a_guest_without_an_answer_makes_an_observed_run_invalid(
+    spec: HostSpec, tmp_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.session.SETTLE", 2.0)
+    what = counting(kernel, bad="mute", good="")
+    assert not go(replace(what, vms=(1,), max_repeats=0), spec, tmp_path)
+    reasons = {run.scheme: run.reason for run in records.runs(tmp_path)}
+    assert reasons == {"bad": "guest bad-0 did not end the command in 2 s", "good": ""}
+
+
+def test_a_round_that_failed_keeps_its_own_reason(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    assert not go(replace(counting(kernel, bad="die"), vms=(1,), max_repeats=0), spec, tmp_path)
+    (run,) = records.runs(tmp_path)
+    assert "died" in run.reason and len(run.guests) == 1
+    assert sorted(file.name for file in (tmp_path / "raw" / run.id).iterdir()) == [
+        "bad-0.before.txt", "bad-0.out", "host.before.txt"]
 
 
 def test_only_one_lab_in_a_directory(tmp_path: Path) -> None:

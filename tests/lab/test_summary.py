@@ -10,7 +10,7 @@ import pytest
 from lab import stats
 from lab.errors import UsageError
 from lab.summary import Summary, as_json, load, summarize
-from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Synthetic
+from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
 
 
 def summary_of(made: Synthetic, directory: Path) -> Summary:
@@ -150,3 +150,52 @@ def test_summary_json(tmp_path: Path) -> None:
                 "invalid_runs", "spread", "fairness"} <= set(cell)
         assert type(cell["median"]) is float and type(cell["significant"]) is bool
         assert (cell["metric"], cell["unit"]) == (HACKBENCH.metric, HACKBENCH.unit)
+
+
+def observed_run(scheme: str, vms: int) -> Counted:
+    """Every guest waits 0.3 s and spins 0.1 s for each VM."""
+    return Counted(
+        guest={"lock_acquisitions": 10, "lock_wait_ns": vms * 300_000_000,
+               "lock_stolen_ns": vms * 150_000_000, "lock_halted_ns": vms * 50_000_000},
+        waits={7: (vms, 100 * vms)},
+        host={"spin_events": 9} if scheme == "b" else {},
+        usec=(1_000_000, 3_000_000, 2_000_000)[:vms],
+    )
+
+
+def test_observed_cells(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), reps=2, boots=2, value=fixed, counted=observed_run,
+                     invalid={("b", 2): "x"}, lost=frozenset({("b", 3)}))
+    document = json.loads(as_json(summary_of(made, tmp_path)))
+    cells = {(c["scheme"], c["vms"]): c["observed"] for c in document["cells"]}
+    assert cells["b", 2] == {
+        "spinning": pytest.approx(2 * 0.2 / 4),
+        "counters": {"lock_acquisitions": 8 * 10, "lock_wait_ns": 8 * 600_000_000,
+                     "lock_stolen_ns": 8 * 300_000_000, "lock_halted_ns": 8 * 100_000_000},
+        "waits": [[7, 8 * 2, 8 * 200]],
+        "host": {"spin_events": 4 * 9},
+        "share_deviation": pytest.approx(0.5),
+    }
+    assert cells["b", 3]["host"] == {"spin_events": 3 * 9}
+    assert cells["a", 1]["share_deviation"] is None and cells["a", 1]["host"] == {}
+
+
+def test_a_lost_snapshot_is_no_number(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), reps=3, boots=1, value=fixed, counted=observed_run)
+    folder = made.write(tmp_path) / "raw" / "b0-a-2-r0"
+    (folder / "g1.after.txt").unlink()
+    (folder / "host.before.txt").write_bytes(b"\0\xff" * 99)
+    cell = summarize(load(tmp_path)).cell("a", "hackbench", 2).observed
+    assert cell and cell.spinning == pytest.approx(0.1) and cell.share_deviation is not None
+    assert set(cell.counters.values()) == {None} and cell.waits == ()
+
+
+def test_observed_is_null_unless_it_was(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), reps=1, boots=1, value=fixed, counted=observed_run)
+    made.write(tmp_path)
+    file = tmp_path / "manifest.json"
+    manifest = json.loads(file.read_text())
+    assert manifest.pop("observe") is True
+    file.write_text(json.dumps(manifest))
+    document = json.loads(as_json(summarize(load(tmp_path))))
+    assert [cell["observed"] for cell in document["cells"]] == [None] * 6

@@ -10,7 +10,7 @@ import pytest
 from lab import table
 from lab.model import BootRecord
 from lab.summary import load, summarize
-from tests.lab.synthetic import THROUGHPUT, Synthetic
+from tests.lab.synthetic import THROUGHPUT, Counted, Synthetic
 
 
 @pytest.mark.parametrize(
@@ -97,3 +97,45 @@ def test_empty_results(tmp_path: Path) -> None:
     text = table.as_text(summarize(load(tmp_path)))
     assert line(text, "pmt").split() == ["pmt", "-", "-", "-"]
     assert "Nothing was compared" in text and "NOT VALID" in text
+
+
+def test_observed_tables(tmp_path: Path) -> None:
+    def counted(label: str, vms: int) -> Counted:
+        helped = label == "pmt"
+        return Counted(
+            guest={"lock_acquisitions": 1, "lock_wait_ns": 100_000_000 * vms, "lock_stolen_ns": 0,
+                   "lock_halted_ns": 0, "lock_kicks": 123_456_789_012 if helped else 0},
+            host={name: helped * count for name, count in {
+                "spin_events": 12, "spin_candidates": 30, "spin_ns": 36_000_000 * vms,
+                "yield_attempted": 8, "yield_refused": 2, "yield_denied": 1, "yield_picked": 4,
+                "yield_moved": 2, "yield_ran": 1}.items()},
+            usec=(1_000_000, 2_000_000)[:vms],
+        )
+
+    made = Synthetic(("tas", "pmt"), vms=(1, 2), reps=3, boots=1, counted=counted,
+                     value=lambda *_: 1.8)
+    text = text_of(made, tmp_path)
+    _, _, spinning, host, counters = text.split("hackbench: ")
+    assert " ".join(spinning.split()).startswith("spinning (% of the CPU time of the VMs)")
+    assert line(spinning, "pmt").split() == ["pmt", "10.0", "13.3"]
+    heads = line(host, "scheme").split()
+    assert heads[:5] == ["scheme", "VMs", "events/s", "candidates/event", "attempted"]
+    assert [row.split() for row in host.splitlines() if row.strip().startswith("pmt")] == [
+        ["pmt", "1", "6.67", "2.50", "8.00", "75.0", "50.0", "25.0", "12.5", "1.00", "1.00", "-"],
+        ["pmt", "2", "6.67", "2.50", "8.00", "75.0", "50.0", "25.0", "12.5", "1.00", "2.00",
+         "33.3"]]
+    assert "tas" not in host
+    assert line(counters, "lock_kicks").split() == ["lock_kicks", "0", "740,740,734,072"]
+    assert "lock_kicks: halted waiters that a release woke." in counters
+    assert "\u2026" not in text and "spin_events" not in counters
+
+
+def test_an_unknown_counter_is_shown_as_unknown(tmp_path: Path) -> None:
+    made = Synthetic(("tas", "pmt"), vms=(1,), reps=2, boots=1,
+                     counted=lambda *_: Counted(guest={"lock_kicks": 5, "lock_halts": 0}))
+    made.write(tmp_path)
+    assert line(table.as_text(summarize(load(tmp_path))), "lock_kicks").split()[1:] == ["10", "10"]
+    for file in tmp_path.glob("raw/*-r0/g0.after.txt"):
+        file.unlink()
+    text = table.as_text(summarize(load(tmp_path)))
+    assert line(text, "lock_kicks").split()[1:] == ["-", "-"] and "spinning" not in text

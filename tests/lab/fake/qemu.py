@@ -3,7 +3,8 @@
 
 The kernel's command line says how it behaves: fake=noboot never answers,
 fake=die ends when a round starts, fake=splat writes one to the console,
-fake=hang never ends a run, fake=once:FILE fails until FILE exists.
+fake=hang never ends a run, fake=once:FILE fails until FILE exists, fake=mute
+does not answer when its counters are asked for.
 """
 
 import base64
@@ -76,6 +77,8 @@ class Agent:
             verb, tag, *rest = line.split()
             if verb in ("exec", "prepare"):
                 self.command = base64.b64decode(rest[0]).decode()
+            if verb == "exec" and (self.mode, tag) == ("mute", "after"):
+                continue
             if verb == "exec":
                 status, out, micros = self.shell()
                 self.say("done", tag, status, micros)

@@ -4,6 +4,7 @@
 
 /* What KVM calls of pvsync. Everything is in arch/x86/kvm/pvsync/. */
 
+#include <linux/bits.h>
 #include <linux/sched.h>
 #include <linux/types.h>
 
@@ -23,7 +24,8 @@ struct kvm_vcpu;
  * @cpu: where the target was queued
  * @switches: switches of that CPU so far
  * @exits: exits of this vCPU so far
- * @wanted_by: the vCPU that yielded to this one last; NULL once this one ran
+ * @wanted: @wanted_by may have bits
+ * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
  * @counters: of this vCPU; written by its own thread only
  */
 struct pvsync_vcpu {
@@ -36,7 +38,8 @@ struct pvsync_vcpu {
 	u64		switches;
 	u64		exits;
 
-	struct kvm_vcpu	*wanted_by;
+	bool		wanted;
+	unsigned long	wanted_by[BITS_TO_LONGS(CONFIG_KVM_MAX_NR_VCPUS)];
 
 	u64		counters[PVSYNC_NR_COUNTERS];
 };

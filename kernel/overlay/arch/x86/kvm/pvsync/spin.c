@@ -134,14 +134,15 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
  *
  *	who yields			target
  *	----------			------
- *	[S] target, cpu, switches, exits
- *	    RELEASE			[RmW] wanted_by -> NULL (full barrier)
- *	[S] target->wanted_by = me	[L] by->target, cpu, switches, exits
+ *	[S]   target, cpu, ...		[S]   wanted = false
+ *	[RmW] bit in wanted_by		      MB
+ *	[S]   wanted = true		[L]   bits in wanted_by
+ *					[RmW] bit -> 0, if it was 1:
+ *					[L]   by->target, cpu, ...
  *
- * Who yields cannot start another yield before this one ends, but the target
- * may run late, and read what belongs to a later one: then by->target is not
- * the target any more, or the numbers are those of a later yield to it, which is
- * a yield to it all the same.
+ * Either the target sees the bit, or "wanted" stays and it looks again when it
+ * runs next. If it runs late, who yielded may have noted a later yield by then:
+ * either by->target is another vCPU, or it is a yield to this one all the same.
  */
 static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 {
@@ -151,7 +152,8 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 	WRITE_ONCE(mine->cpu, cpu);
 	WRITE_ONCE(mine->switches, nr_context_switches_cpu(cpu));
 	WRITE_ONCE(mine->exits, me->stat.exits);
-	smp_store_release(&target->arch.pvsync.wanted_by, me);
+	set_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
+	WRITE_ONCE(target->arch.pvsync.wanted, true);
 }
 
 /**
@@ -186,11 +188,28 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 
 	if (ret <= 0) {
 		count(me, PVSYNC_yield_refused, 1);
-		cmpxchg(&target->arch.pvsync.wanted_by, me, NULL);
+		clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
 		if (strong)
 			pvsync_strong_cancel(cpu);
 	}
 	return ret;
+}
+
+/* A yield of @by to @vcpu, which runs on @cpu now: what came of it. */
+static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
+{
+	struct pvsync_vcpu *his = &by->arch.pvsync;
+
+	if (READ_ONCE(his->target) != vcpu)
+		return;
+	if (READ_ONCE(his->cpu) != cpu) {
+		count(vcpu, PVSYNC_yield_moved, 1);
+		return;
+	}
+	if (nr_context_switches_cpu(cpu) - READ_ONCE(his->switches) <= 1)
+		count(vcpu, PVSYNC_yield_picked, 1);
+	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
+		count(vcpu, PVSYNC_yield_ran, 1);
 }
 
 /**
@@ -198,27 +217,25 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
  * @vcpu: the vCPU
  * @cpu: the CPU
  *
- * Counts what came of the last yield to it: it is picked if the switch to it is
- * the first of that CPU since then, and has run in time if the vCPU that yielded
+ * Counts what came of the yields to it: it is picked if the switch to it is the
+ * first of that CPU since then, and has run in time if the vCPU that yielded
  * has not been in the guest in between, wherever other threads ran.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
-	struct kvm_vcpu *by;
-	struct pvsync_vcpu *his;
+	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
+	unsigned long i;
 
-	if (!READ_ONCE(vcpu->arch.pvsync.wanted_by))
+	if (likely(!READ_ONCE(mine->wanted)))
 		return;
-	by = xchg(&vcpu->arch.pvsync.wanted_by, NULL);
-	if (!by)
-		return;
-	his = &by->arch.pvsync;
-	if (READ_ONCE(his->target) != vcpu || READ_ONCE(his->cpu) != cpu)
-		return;
-	if (nr_context_switches_cpu(cpu) - READ_ONCE(his->switches) <= 1)
-		count(vcpu, PVSYNC_yield_picked, 1);
-	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
-		count(vcpu, PVSYNC_yield_ran, 1);
+	WRITE_ONCE(mine->wanted, false);
+	smp_mb();	/* see note_yield() */
+	for_each_set_bit(i, mine->wanted_by, atomic_read(&vcpu->kvm->online_vcpus)) {
+		struct kvm_vcpu *by = kvm_get_vcpu(vcpu->kvm, i);
+
+		if (test_and_clear_bit(i, mine->wanted_by) && by)
+			count_outcome(vcpu, by, cpu);
+	}
 }

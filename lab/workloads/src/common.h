@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the workload programs share: errors, options, the clock and random numbers. */
+#ifndef PVSYNC_WORKLOADS_COMMON_H
+#define PVSYNC_WORKLOADS_COMMON_H
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FAILED		1		/* exit status: something went wrong */
+#define WRONG_USAGE	2
+#define NS_PER_S	1000000000ull
+#define CACHE_LINE	64
+
+/* End at once with one line; any thread may call it. */
+static inline void __attribute__((noreturn, format(printf, 2, 3)))
+fail(int status, const char *format, ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
+	_exit(status);
+}
+
+/* The whole number that was given to an option. */
+static inline unsigned long
+whole_number(char option, const char *text, unsigned long least, unsigned long most)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || *end || errno || value < least || value > most)
+		fail(WRONG_USAGE, "-%c needs a whole number from %lu to %lu, not '%s'",
+		     option, least, most, text);
+	return value;
+}
+
+/* The time that was given to an option, in nanoseconds. */
+static inline uint64_t seconds(char option, const char *text)
+{
+	double value;
+	char *end;
+
+	value = strtod(text, &end);
+	if (!isdigit((unsigned char)*text) || *end || !(value >= 0.01 && value <= 3600))
+		fail(WRONG_USAGE, "-%c needs seconds from 0.01 to 3600, not '%s'", option, text);
+	return value * NS_PER_S;
+}
+
+/* What getopt() returned is no option, or lacks its argument: say so and end. */
+static inline void __attribute__((noreturn))
+wrong_option(int returned, int option, const char *usage)
+{
+	if (returned == ':')
+		fail(WRONG_USAGE, "-%c needs an argument; options: %s", option, usage);
+	fail(WRONG_USAGE, "there is no option -%c; options: %s", option, usage);
+}
+
+static inline unsigned long online_cpus(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return cpus > 0 ? cpus : 1;
+}
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* Spread the bits of a number; the same number gives the same bits. */
+static inline uint64_t mix(uint64_t value)
+{
+	value = (value ^ value >> 32) * 0xd6e8feb86659fd93ull;
+	value = (value ^ value >> 32) * 0xd6e8feb86659fd93ull;
+	return value ^ value >> 32;
+}
+
+/* Start of the random numbers of a thread: fixed, of its own, never 0. */
+static inline uint64_t random_seed(unsigned long number)
+{
+	return mix(number + 1) | 1;
+}
+
+/* The next number of a xorshift generator. */
+static inline uint64_t random_next(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+#endif /* PVSYNC_WORKLOADS_COMMON_H */

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Helping: the guests' parameter, the hypercalls' answers, the host's yields."""
+
+import re
+
+from tests.kernel.conftest import HERE, Lab, Result
+
+ASK = "modprobe hypercall_torture seconds=1 {}; rmmod hypercall_torture"
+PROBE = "\n".join(
+    (
+        "dmesg | grep -a 'pvsync:'",
+        "for i in 1 2 3; do hackbench -g 4 -l 50 >/dev/null; done",
+        ASK.format(""),
+        ASK.format("a0=1"),
+        ASK.format("nr=0x70760000"),
+        ASK.format("nr=0x70760000 a0=1"),
+        ASK.format("nr=0x70760002"),
+        ASK.format("nr=0x7076"),
+        "dmesg | grep -a -e 'hypercall torture' -e 'does not help'",
+        "grep help_calls /sys/kernel/debug/pvsync/counters",
+    )
+)
+ANSWER = re.compile(
+    r"number (\w+), argument (\w+): (\d+) calls in 1 s, answer (-?\d+), others (\d+)"
+)
+ENOSYS, EINVAL = -1000, -22
+OFFERED = {
+    ("0x70760001", "0"): 0,
+    ("0x70760001", "0x1"): EINVAL,
+    ("0x70760000", "0"): 1,
+    ("0x70760000", "0x1"): EINVAL,
+    ("0x70760002", "0"): ENOSYS,
+    ("0x7076", "0"): ENOSYS,
+}
+"""Number and argument of a hypercall, and what a host that offers helping answers."""
+SAID = {
+    "ticket-help": "the host is asked for help after",
+    "qspinlock-help": "the host is asked for help after",
+    "tas-help": "the host is asked for help after",
+    "pmt-help": "the host is asked for help after",
+    "ticket-help-kvm": "the host is asked for help after",
+    "help-wrong": "pvsync.help=sometimes is not a number of cycles above 0, auto or off",
+    "help-pv": "pvsync.help= has no effect here: long waits do not spin",
+    "help-dedicated": "pvsync.help=auto has no effect here: the host dedicates CPUs",
+    "help-refused": "the host does not help any more, long waits spin",
+}
+
+
+def answers(output: str) -> dict[tuple[str, str], int]:
+    """What the guests' hypercalls got; all calls of one kind must have got the same."""
+    found: dict[tuple[str, str], int] = {}
+    for number, argument, calls, answer, others in ANSWER.findall(output):
+        assert int(calls) > 100, output
+        assert int(others) == 0, output
+        key = (number, "0" if int(argument, 16) == 0 else argument)
+        assert found.setdefault(key, int(answer)) == int(answer), output
+    return found
+
+
+def asked(output: str) -> int:
+    """Hypercalls that waiting locks made, without those of the torture module."""
+    return sum(int(value) for value in re.findall(r"help_calls (\d+)", output))
+
+
+def test_every_form_of_help(lab: Lab) -> None:
+    result = lab(str(HERE / "helping.toml"), "--cmd", PROBE)
+    assert result.status == 0, result.output
+    for scheme, line in SAID.items():
+        output = result.guest_output(scheme)
+        assert line in output, f"{scheme}: {output}"
+        wanted = dict.fromkeys(OFFERED, ENOSYS) if scheme == "help-refused" else OFFERED
+        assert answers(output) == wanted, f"{scheme}: {output}"
+    for scheme in ("ticket-help", "qspinlock-help"):
+        assert asked(result.guest_output(scheme)) > 0, f"{scheme} never asked for help"
+    for scheme in ("help-wrong", "help-pv", "help-dedicated", "help-refused"):
+        assert asked(result.guest_output(scheme)) == 0, f"{scheme} asked for help"
+    check_host(result)
+
+
+def check_host(result: Result) -> None:
+    """The host counted what the guests asked for, and its yields add up."""
+    host = result.cell("ticket-help", 2)["observed"]["host"]
+    assert host["spin_events"] > 100
+    assert host["spin_throttled"] > 0, "a tight loop was not throttled"
+    assert host["yield_picked"] <= host["yield_attempted"] - host["yield_refused"]
+    assert host["yield_picked"] > 0
+    refused = result.cell("help-refused", 2)["observed"]["host"]
+    assert refused["spin_events"] == 0, "a host without helping was helping"

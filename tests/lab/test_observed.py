@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From the texts of snapshots to figures, by values computed by hand."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab import counters, observed
+from lab.model import GuestRun, RunRecord
+from lab.observed import Change, Observation, Snapshot
+from tests.lab.synthetic import sections
+
+FILES = {
+    "/sys/kernel/debug/pvsync/counters": ["lock_acquisitions 4711", "lock_wait_ns 90"],
+    "/sys/kernel/debug/pvsync/lock_waits": ["0 2 0", "9 100 30000", "64 1 18446744073709551615"],
+}
+TEXT = sections(FILES)
+WHOLE = Snapshot(
+    {"lock_acquisitions": 4711, "lock_wait_ns": 90},
+    {0: (2, 0), 9: (100, 30000), 64: (1, 18446744073709551615)},
+    {},
+)
+
+
+def with_counters(*lines: str) -> Snapshot:
+    """A snapshot in which the file of counters reads like this."""
+    return observed.parse(sections({**FILES, "/sys/kernel/debug/pvsync/counters": list(lines)}))
+
+
+def test_a_whole_snapshot() -> None:
+    assert observed.parse(TEXT) == WHOLE
+
+
+def test_the_hosts_snapshot() -> None:
+    text = sections({"/x/counters": ["spin_events 3"],
+                     "/c/pvsync-pmt~2-0/cpu.stat": ["usage_usec 1500000", "user_usec 3",
+                                                    "core_sched.force_idle_usec 0"],
+                     "/c/pvsync-pmt~2-1/cpu.stat": ["user_usec 3"]})
+    seen = observed.parse(text)
+    assert seen == Snapshot({"spin_events": 3}, None, {"pvsync-pmt~2-0": 1500000})
+
+
+@pytest.mark.parametrize("missing", FILES)
+def test_a_kernel_may_lack_a_file(missing: str) -> None:
+    seen = observed.parse(sections({path: rows for path, rows in FILES.items() if path != missing}))
+    assert seen == {
+        "counters": replace(WHOLE, counters={}),
+        "lock_waits": replace(WHOLE, waits=None),
+    }[missing.rpartition("/")[2]]
+
+
+def test_no_waits_yet_are_not_an_unknown_number_of_them() -> None:
+    assert observed.parse(sections({"/x/lock_waits": []})).waits == {}
+    assert observed.parse("").waits is None
+
+
+def test_cut_short_anywhere_gives_no_wrong_value() -> None:
+    for at in range(len(TEXT)):
+        seen = observed.parse(TEXT[:at])
+        assert seen.counters.items() <= WHOLE.counters.items()
+        assert seen.waits is None or seen.waits.items() <= (WHOLE.waits or {}).items()
+
+
+def test_a_beginning_that_is_lost() -> None:
+    assert observed.parse(TEXT[TEXT.index("90"):]) == replace(WHOLE, counters={})
+
+
+@pytest.mark.parametrize(("lines", "counted"), [
+    (("a 1", "b 2", "b"), {"a": 1, "b": 2}),
+    (("a 1", "b 2", "b x", "\ufffd\ufffd"), {"a": 1, "b": 2}),
+    (("a 1", "[ 9.1] BUG: soft lockup", "b 2"), {}),
+    (("a 1", "b 2c 3", "d 4"), {}),
+    (("a 1", "b 2", "a 5"), {}),
+    (("a -1", "b 2"), {}),
+    (("a 1", "b " + "9" * 5000), {"a": 1}),
+    (("a 1", "b \u0663"), {"a": 1}),
+])
+def test_malformed_lines(lines: tuple[str, ...], counted: dict[str, int]) -> None:
+    assert with_counters(*lines) == replace(WHOLE, counters=counted)
+
+
+def test_a_file_that_comes_in_two_pieces() -> None:
+    first, second = (sections({"/x/counters": [line]}) for line in ("a 1", "b 2"))
+    assert observed.parse(first + sections({"/x/other": ["a 9"]}) + second).counters == {
+        "a": 1, "b": 2}
+    assert observed.parse(first + first).counters == {}
+
+
+def test_binary_junk() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        data = bytearray(TEXT.encode())
+        for _ in range(rng.randrange(1, 40)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        observed.parse(data.decode(errors="replace"))
+    assert observed.parse(rng.randbytes(5000).decode(errors="replace")) == observed.parse("")
+
+
+def test_difference() -> None:
+    before = Snapshot({"a": 5, "b": 9, "gone": 1}, {3: (1, 6), 5: (2, 40)}, {"g": 7})
+    after = Snapshot({"a": 8, "b": 8, "new": 1}, {3: (4, 21), 5: (2, 40), 7: (1, 99)},
+                     {"g": 10, "h": 1})
+    assert observed.between(before, after) == Change(
+        {"a": 3, "b": None, "gone": None, "new": None}, {3: (3, 15), 7: (1, 99)},
+        {"g": 3, "h": None})
+
+
+@pytest.mark.parametrize("waits", [{3: (0, 6)}, {3: (1, 5)}, {}, None])
+def test_a_histogram_that_went_backwards_is_unknown(waits: observed.Waits | None) -> None:
+    before = Snapshot({}, {3: (1, 6)}, {"g": 5})
+    change = observed.between(before, Snapshot({}, waits, {"g": 4}))
+    assert change.waits is None and change.cpu_usec == {"g": None}
+
+
+def guest(wait: int, stolen: int, halted: int, **more: int | None) -> Change:
+    return Change({"lock_acquisitions": 10, "lock_wait_ns": wait, "lock_stolen_ns": stolen,
+                   "lock_halted_ns": halted, **more}, None, {})
+
+
+def run_of(*guests: Change, host: dict[str, int | None] | None = None,
+           cpu_s: tuple[float | None, ...] = (), seconds: float = 4.0) -> Observation:
+    return Observation(guests, host or {}, cpu_s, 2 * seconds, seconds)
+
+
+def test_spinning() -> None:
+    one, two = guest(900, 300, 100), guest(100, 0, 100)
+    assert observed.spinning(run_of(one, two, cpu_s=(2e-6, 3e-6))) == pytest.approx(500 / 5000)
+    assert observed.spinning(run_of(one, cpu_s=(2e-6,))) == pytest.approx(0.25)
+    for unknown in (guest(1, 0, 0, lock_halted_ns=None), guest(1, 0, 0, lock_stolen_ns=None),
+                    guest(1, 0, 0, lock_wait_ns=None), Change({}, None, {})):
+        assert observed.spinning(run_of(one, unknown, cpu_s=(1, 1))) is None
+    assert observed.spinning(run_of(one, two, cpu_s=(1, None))) is None
+    assert observed.spinning(run_of(guest(0, 0, 0, lock_acquisitions=0), cpu_s=(1,))) is None
+    assert observed.spinning(run_of(guest(0, 0, 0), cpu_s=(0,))) is None
+
+
+def test_share_deviation() -> None:
+    assert observed.share_deviation(run_of(cpu_s=(1.0, 2.0, 3.0))) == pytest.approx(0.5)
+    assert observed.share_deviation(run_of(cpu_s=(2.0, 2.0, 5.0))) == pytest.approx(2 / 3)
+    for unknown in ((), (1.0,), (1.0, None, 2.0), (0.0, 0.0)):
+        assert observed.share_deviation(run_of(cpu_s=unknown)) is None
+
+
+def test_host_figures() -> None:
+    counted: dict[str, int | None] = {
+        "spin_events": 200, "spin_candidates": 500, "spin_ns": 160_000_000, "yield_attempted": 80,
+        "yield_refused": 20, "yield_denied": 3, "yield_picked": 40, "yield_moved": 4,
+        "yield_ran": 8}
+    seen = run_of(host=counted, cpu_s=(1.0, 3.0))
+    named = dict(zip(observed.HOST_FIGURES, observed.host_figures(seen), strict=True))
+    assert named == pytest.approx({
+        "events/s": 50, "candidates/event": 2.5, "attempted": 80, "accepted %": 75,
+        "picked %": 50, "moved %": 5, "ran %": 10, "denied": 3, "handling %": 2, "deviation %": 50})
+    none = observed.host_figures(run_of())
+    assert none == (None,) * len(observed.HOST_FIGURES)
+    idle = observed.host_figures(run_of(host=dict.fromkeys(counted, 0)))
+    assert idle == (0, None, 0, None, None, None, None, 0, 0, None)
+
+
+def test_a_run() -> None:
+    guests = (GuestRun("pmt-0", 10.0, 12.0, 2.0, 0, ""), GuestRun("pmt-1", 10.5, 14.0, 3.5, 0, ""))
+    run = RunRecord("r", 0, 0, 0, "pmt", "w", 2, 2, 3, True, "", guests, 1.0)
+    made = {"pmt-0": Change({"a": 1}, None, {}), "pmt-1": Change({"a": 2}, None, {}),
+            "host": Change({"b": 3}, None, {"pvsync-pmt-1": 2_500_000, "pvsync-x": 1})}
+    assert observed.observation(run, made.__getitem__) == Observation(
+        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0)
+
+
+def test_sums() -> None:
+    assert observed.total([{"a": 1, "b": 2, "c": 3}, {"a": 4, "b": None}]) == {
+        "a": 5, "b": None, "c": None}
+    assert observed.total([]) == {}
+    assert observed.histogram([{9: (1, 300), 3: (1, 5)}, {9: (2, 700)}]) == (
+        (3, 1, 5), (9, 3, 1000))
+    assert observed.histogram([{9: (1, 300)}, None]) == ()
+    assert observed.middle([None, 3.0, 1.0, None, 8.0]) == 3.0
+    assert observed.middle([None]) is None
+
+
+def test_descriptions_are_read_from_the_kernels_list(tmp_path: Path) -> None:
+    text = ('/* with PVSYNC_COUNTER(name, about) */\nPVSYNC_COUNTER(a_b, "one")\n'
+            'PVSYNC_COUNTER(c,\n\t"two " "\\"three\\"")\n#define PVSYNC_COUNTER(name, about) x\n')
+    assert counters.parse(text) == {"a_b": "one", "c": 'two "three"'}
+    (tmp_path / "list.h").write_text(text)
+    assert list(counters.descriptions(tmp_path / "list.h")) == ["a_b", "c"]
+    listed = counters.descriptions()
+    assert listed["lock_acquisitions"].startswith("spinlock acquisitions")
+    lines = counters.LIST.read_text().splitlines()
+    assert len(listed) == sum(line.startswith("PVSYNC_COUNTER(") for line in lines)
+
+
+def test_commands_quote_and_name_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observed, "DEBUGFS", "/a b")
+    assert observed.switch_on() == "[ ! -e '/a b/lock_stat' ] || echo 1 >'/a b/lock_stat'"
+    for file in ("'/a b/counters'", "'/a b/lock_waits'"):
+        assert file in observed.guest_snapshot()
+    assert "/sys/fs/cgroup/pvsync-x-0/cpu.stat" in observed.host_snapshot(["x-0", "x-1"])

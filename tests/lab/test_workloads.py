@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The workloads of our own: their programs, built and run here, and their figures."""
+
+import os
+import re
+import resource
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import config, parse, userland
+from lab.model import Workload
+
+OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")
+SANITIZERS = ("address", "thread", "undefined")
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """Builds a program as the lab does, or with other flags; each kind once."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def program(name: str, *flags: str) -> Path:
+        target = folder / "".join((name, *flags)).replace("/", "")
+        if not target.exists():
+            command = [*(flags or userland.CC), "-Wextra", "-Werror", "-o", str(target),
+                       str(userland.PROGRAMS / f"{name}.c"), "-lm"]
+            subprocess.run(command, check=True)
+        return target
+
+    return program
+
+
+def run(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    # With fixed addresses, which the thread sanitizer needs on some machines.
+    return subprocess.run(["setarch", "-R", str(program), *options], capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+def good(program: Path, *options: str) -> str:
+    done = run(program, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def number(output: str, name: str) -> float:
+    found = re.findall(rf"(?m)^{re.escape(name)}: ([0-9.]+)(?: s)?$", output)
+    assert len(found) == 1, output
+    return float(found[0])
+
+
+def figure(workload: str, output: str) -> float | None:
+    return parse.figure(config.workloads()[workload], output, None).value
+
+
+def test_commands_and_packages_are_in_the_guests() -> None:
+    workloads = config.workloads().values()
+    named = {name for workload in workloads for name in OWN.findall(workload.command)}
+    assert named == {file.stem for file in userland.PROGRAMS.glob("*.c")} != set()
+    packages = {name for workload in workloads for name in workload.packages}
+    assert packages == set(userland.GUEST_PACKAGES)
+
+
+# ebizzy-like
+
+def test_ebizzy_fixed_work(build: Build) -> None:
+    output = good(build("ebizzy-like"), "-r", "25", "-t", "3")
+    assert number(output, "records") == 75
+    seconds = number(output, "time")
+    assert number(output, "records/s") == pytest.approx(75 / seconds, rel=0.5)
+    assert figure("ebizzy-like", output) == seconds
+
+
+def test_ebizzy_fixed_time(build: Build) -> None:
+    output = good(build("ebizzy-like"), "-S", "0.2", "-t", "2")
+    elapsed = number(output, "records") / number(output, "records/s")
+    assert 0.2 <= elapsed * 1.01 < 10
+    assert "time:" not in output
+
+
+def test_ebizzy_default_threads_are_two_a_cpu(build: Build) -> None:
+    output = good(build("ebizzy-like"), "-r", "1")
+    assert number(output, "records") == 2 * (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("options", [("-M",), ("-m",), ("-s", "8"), ("-s", "5001", "-n", "3"),
+                                     ("-t", "1", "-n", "1")])
+def test_ebizzy_forms(build: Build, options: tuple[str, ...]) -> None:
+    assert number(good(build("ebizzy-like"), "-r", "20", *options), "records") > 0
+
+
+def faults(program: Path, *options: str) -> int:
+    """Page faults of a run."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    good(program, *options)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+
+def test_ebizzy_faults_every_page_of_every_record_in(build: Build) -> None:
+    options = ("-t", "2", "-r", "50", "-n", "2", "-s", str(512 << 10))
+    mapped = faults(build("ebizzy-like"), *options)
+    assert mapped >= 100 * (512 << 10) // os.sysconf("SC_PAGE_SIZE")
+    assert faults(build("ebizzy-like"), "-M", *options) < mapped / 10
+
+
+def test_ebizzy_gives_its_memory_back(build: Build) -> None:
+    """By default 8 threads stay far below a guest's 256 MiB; here they copy 500 MiB."""
+    command = f"ulimit -v $((128 << 10)) && {build('ebizzy-like')} -t 8 -r 500"
+    done = shell(command)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert number(done.stdout, "records") == 4000
+
+
+def test_ebizzy_finds_a_corrupted_key(build: Build) -> None:
+    broken = build("ebizzy-like", *userland.CC, "-DCORRUPT_KEY")
+    for options in (("-r", "400"), ("-S", "5"), ("-r", "400", "-M", "-n", "1", "-s", "64")):
+        done = run(broken, *options)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.search(r": key \d+ of chunk \d+ was not found at its place\n$", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-S", "0"), "-S needs seconds from 0.01 to 3600, not '0'"),
+        (("-S", "nan"), "-S needs seconds"),
+        (("-S",), "-S needs an argument; options: [-S SECONDS | -r RECORDS]"),
+        (("-r", "0"), "-r needs a whole number from 1 to 1000000000, not '0'"),
+        (("-r", "-1"), "-r needs a whole number"),
+        (("-r", "9" * 30), "-r needs a whole number"),
+        (("-t", "1025"), "-t needs a whole number from 1 to 1024, not '1025'"),
+        (("-t", ""), "-t needs a whole number"),
+        (("-t", "+2"), "-t needs a whole number"),
+        (("-n", "2x"), "-n needs a whole number from 1 to 65536, not '2x'"),
+        (("-s", "7"), "-s needs a whole number from 8 to 16777216, not '7'"),
+        (("-n", "63", "-s", "16777216", "-t", "2"), "are more than 1024 MiB"),
+        (("-S", "1", "-r", "1"), "give -S or -r, not both"),
+        (("-m", "-M"), "give -m or -M, not both"),
+        (("-x",), "there is no option -x; options: [-S"),
+        (("more",), "'more' is too much; options: [-S"),
+    ],
+)
+def test_ebizzy_wrong_options(build: Build, options: tuple[str, ...], message: str) -> None:
+    done = run(build("ebizzy-like"), *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("ebizzy-like: ") and message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# cpu-burn
+
+def test_cpu_burn_counts_the_work_of_the_time(build: Build) -> None:
+    output = good(build("cpu-burn"), "-S", "0.25")
+    iterations, rate = number(output, "iterations"), number(output, "iterations/s")
+    assert rate == pytest.approx(iterations / 0.25, rel=1e-6)
+    assert figure("cpu-burn", output) == rate
+    assert number(good(build("cpu-burn"), "-S", "0.25", "-t", "1"), "iterations") > 1e6
+
+
+def test_cpu_burn_wrong_options(build: Build) -> None:
+    for options in (("-S", "x"), ("-t", "0"), ("-q",), ("more",)):
+        done = run(build("cpu-burn"), *options)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_programs_under_sanitizers(build: Build, sanitizer: str) -> None:
+    flags = ("gcc", "-O1", "-pthread", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    good(build("ebizzy-like", *flags), "-r", "20", "-t", "4")
+    good(build("ebizzy-like", *flags), "-S", "0.05", "-t", "4", "-M")
+    good(build("cpu-burn", *flags), "-S", "0.05", "-t", "2")
+
+
+# parallel-compile
+
+@pytest.fixture
+def compile_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
+    """parallel-compile of three sources in a folder of the test, with gcc for tcc."""
+    compiler = tmp_path / "bin/tcc"
+    compiler.parent.mkdir()
+    compiler.write_text('#!/bin/sh\nexec gcc -O0 "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{compiler.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+    text = (config.WORKLOADS / "parallel-compile.toml").read_text()
+    for old, new in (("/tmp/parallel-compile", f"{tmp_path}/build"), ("files = 24", "files = 2")):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "parallel-compile.toml").write_text(text)
+    workload = config.workloads(tmp_path)["parallel-compile"]
+    assert shell(workload.setup).returncode == 0
+    return workload
+
+
+def shell(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120,
+                          check=False)
+
+
+def test_compile_is_clean_each_time(compile_here: Workload, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    for _ in range(2):
+        done = shell(compile_here.command)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    objects = {file.name for file in (folder / "build").iterdir()}
+    assert objects == {"main.o", "part0.o", "part1.o", "program"}
+    (folder / "build/part0.o").write_text("left over")
+    assert shell(compile_here.command).returncode == 0
+
+
+def test_compile_checks_what_it_built(compile_here: Workload, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    source = folder / "part1.c"
+    right = source.read_text()
+    source.write_text(right.replace("STEP2_1", "STEP2_2"))
+    done = shell(compile_here.command)
+    answer = (folder / "answer").read_text().strip()
+    assert done.returncode == 1
+    assert re.fullmatch(rf"the program says '\d+', not {answer}\n", done.stdout)
+    source.write_text(right + "nonsense\n")
+    done = shell(compile_here.command)
+    assert done.returncode == 1 and "nonsense" in done.stderr
+    source.write_text(right)
+    assert shell(compile_here.command).returncode == 0
+
+
+def test_compile_setup_gives_the_same_sources(compile_here: Workload, tmp_path: Path) -> None:
+    def sources() -> dict[str, bytes]:
+        files = [f for f in (tmp_path / "build").rglob("*") if f.is_file()]
+        return {str(file.relative_to(tmp_path)): file.read_bytes() for file in files}
+
+    first = sources()
+    assert shell(compile_here.command).returncode == 0
+    assert shell(compile_here.setup).returncode == 0
+    assert sources() == first
