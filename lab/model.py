@@ -25,7 +25,8 @@ class Scheme:
     guest: tuple[str, ...] = ()
     """Boot arguments of the guests' kernel."""
     host: dict[str, str] = field(default_factory=dict)
-    """Host parameters, name to value, written before the guests start."""
+    """Host parameters, name to value, written before a run; "vm.name" is the
+    VM's own, for the guests of this scheme alone."""
     cpu: tuple[str, ...] = ()
     """Changes to the guests' CPU, as QEMU's -cpu takes them."""
     test_only: bool = False
@@ -50,6 +51,9 @@ class Workload:
     packages: tuple[str, ...] = ()
     setup: str = ""
     """Run once in every guest before the first measured run."""
+    neighbour: str = ""
+    """What all guests but the first run instead, again and again; then only
+    the first one's figure counts. Empty: all run the command."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ the runner's to boot again.
 
 import base64
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ SETTLE = 30.0
 HOST_WORK = PurePosixPath("/run/pvsync")
 HOST_QEMU = ("/usr/bin/qemu-system-x86_64",)
 PARAMETERS = "/sys/module/{module}/parameters/{name}"
+OWN = "vm."
+"""Prefix of a host parameter that is the VM's own."""
 
 Note = Callable[[str], None]
 
@@ -221,13 +224,14 @@ class Session:
             absent = [name for name in names if name not in self._live]
             if absent:
                 return self.invalid(planned, attempt, f"guest {absent[0]} did not boot")
-            self._apply(scheme)
+            self._apply(scheme, names)
             self._setup(names, workload)
             self.machine.control.call("switch", run=names)
             self._snapshot(names, planned.run_id(attempt), "before")
             answer = self.machine.control.call(
                 "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
-                timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
+                neighbour=workload.neighbour, timeout=workload.timeout_s, settle=SETTLE,
+                patience=2 * SETTLE)
             if not any(note["error"] for note in answer["guests"].values()):
                 self._snapshot(names, planned.run_id(attempt), "after")
             self.machine.control.call("switch", run=[])
@@ -289,10 +293,17 @@ class Session:
             file = folder / observed.file_name(name, when)
             file.write_bytes(base64.b64decode(answer["out"]))
 
-    def _apply(self, scheme: Scheme) -> None:
+    def _apply(self, scheme: Scheme, guests: list[str]) -> None:
         """Write the scheme's host parameters; others get back what they had."""
         control = self.machine.control
-        for name in {*scheme.host, *self._defaults}:
+        own = {name: value for name, value in scheme.host.items() if name.startswith(OWN)}
+        for (name, value), guest in itertools.product(own.items(), guests):
+            try:
+                control.call("tune", name=guest, parameter=name.removeprefix(OWN), value=value)
+            except Refused as refusal:
+                raise Refused(f"host parameter {name} of scheme {scheme.name}"
+                              f" cannot be set: {refusal}") from None
+        for name in {*scheme.host, *self._defaults} - {*own}:
             file = parameter_file(name)
             if name not in self._defaults:
                 self._defaults[name] = control.read_file(file).decode().strip()

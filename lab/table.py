@@ -138,7 +138,7 @@ def _spinning(summary: Summary, workload: Workload) -> Grid:
     return Grid(
         f"{workload.name}: spinning (% of the CPU time of the VMs)", "scheme", columns(m.vms), body,
         ("Time waited for locks, without what the host took and what was spent halted, of the"
-         " time in which the guests' CPUs were busy: the median of the runs.",),
+         " CPU time that the VMs got: the median of the runs.",),
     )
 
 
@@ -159,9 +159,9 @@ def _host(summary: Summary, workload: Workload) -> Grid:
     return Grid(
         f"{workload.name}: what the host did about spinning vCPUs",
         "scheme", ["VMs", *observed.HOST_FIGURES], body,
-        ("Medians of the runs. accepted, picked, ran: of the yields attempted. handling: spin_ns,"
-         " of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from the VMs'"
-         " mean, from that mean.",),
+        ("Medians of the runs. accepted, picked, moved, ran: of the yields attempted. handling:"
+         " spin_ns, of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from"
+         " the VMs' mean, from that mean.",),
     )
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 VERSION = 1
 CGROUPS = Path("/sys/fs/cgroup")
+VMS = Path("/sys/kernel/debug/kvm")
 LINE_LIMIT = 16 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -315,18 +316,31 @@ class Daemon:
             except TimeoutError:
                 raise Failure(f"guest {name} did not send its log in {timeout:g} s") from None
 
+    async def op_tune(self, name: str, parameter: str, value: str) -> dict[str, Any]:
+        """Set a guest's own host parameter, in the debugfs folder of its virtual machine."""
+        guest = self.guest(name)
+        pid = guest.proc.pid if guest.proc is not None else 0
+        files = [folder / "pvsync" / parameter for folder in VMS.glob(f"{pid}-*")]
+        if not files:
+            raise Failure(f"there is no folder of guest {name} in {VMS}")
+        for file in files:
+            file.write_text(value)
+        return {}
+
     async def op_round(self, guests: list[str], tag: str, command: str, timeout: float,
-                       repeat: bool = True, settle: float = 30) -> dict[str, Any]:
+                       repeat: bool = True, settle: float = 30,
+                       neighbour: str = "") -> dict[str, Any]:
         """Barrier, the command in all guests at once, stop; see guest-init.
 
+        With `neighbour`, that is the command of all guests but the first.
         `timeout` bounds the measured part, `settle` each of the two barriers.
         `guests` in the answer: name to what is known of it; `error` is empty
         when that guest went through the whole round.
         """
         found = [self.guest(name) for name in guests]
-        encoded = base64.b64encode(command.encode()).decode()
+        commands = dict.fromkeys(guests, neighbour or command) | {guests[0]: command}
         results: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in found}
-        if await self._phase(found, results, settle, "get ready", self._prepare, tag, encoded):
+        if await self._phase(found, results, settle, "get ready", self._prepare, tag, commands):
             mode = "repeat" if repeat else "once"
             await self._phase(found, results, timeout, "end its run", self._measure, tag, mode)
         alive = [g for g in found if "ready" in results[g.name]]
@@ -334,7 +348,7 @@ class Daemon:
         return {"guests": results}
 
     async def _phase(self, guests: list[Guest], results: dict[str, dict[str, Any]], limit: float,
-                     what: str, step: Any, *args: str) -> bool:
+                     what: str, step: Any, *args: Any) -> bool:
         """One step in all guests; true when all of them did it in time.
 
         The first guest that dies ends the phase for all: a round in which
@@ -358,8 +372,9 @@ class Daemon:
         await asyncio.gather(*late, return_exceptions=True)
         return not failed and not late
 
-    async def _prepare(self, guest: Guest, note: dict[str, Any], tag: str, encoded: str) -> None:
-        guest.send("prepare", tag, encoded)
+    async def _prepare(self, guest: Guest, note: dict[str, Any], tag: str,
+                       commands: dict[str, str]) -> None:
+        guest.send("prepare", tag, base64.b64encode(commands[guest.name].encode()).decode())
         note["ready"], _ = await guest.expect("ready", tag)
 
     async def _measure(self, guest: Guest, note: dict[str, Any], tag: str, mode: str) -> None:

@@ -3,6 +3,8 @@
 
 import re
 
+import pytest
+
 from tests.kernel.conftest import HERE, Lab, Result
 
 ASK = "modprobe hypercall_torture seconds=1 {}; rmmod hypercall_torture"
@@ -39,6 +41,7 @@ SAID = {
     "tas-help": "the host is asked for help after",
     "pmt-help": "the host is asked for help after",
     "ticket-help-kvm": "the host is asked for help after",
+    "help-own": "the host is asked for help after",
     "help-wrong": "pvsync.help=sometimes is not a number of cycles above 0, auto or off",
     "help-pv": "pvsync.help= has no effect here: long waits do not spin",
     "help-dedicated": "pvsync.help=auto has no effect here: the host dedicates CPUs",
@@ -86,3 +89,13 @@ def check_host(result: Result) -> None:
     assert host["yield_picked"] > 0
     refused = result.cell("help-refused", 2)["observed"]["host"]
     assert refused["spin_events"] == 0, "a host without helping was helping"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameter"), [("help-own-wrong", "vm.yield"), ("help-global-wrong", "candidate")]
+)
+def test_wrong_value_of_a_host_parameter(lab: Lab, scheme: str, parameter: str) -> None:
+    result = lab(str(HERE / "helping.toml"), "--schemes", scheme, "--vms", "1")
+    assert result.status == 1, result.output
+    said = f"host parameter {parameter} of scheme {scheme} cannot be set: [Errno 22]"
+    assert said in result.output

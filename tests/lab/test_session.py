@@ -87,6 +87,24 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
     assert any(not boot.ok and boot.scheme == "bad" for boot in records.boots(tmp_path))
 
 
+def test_neighbours_run_another_command(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment("sleep 0.3; echo Time: 1.5", vms=(2,), repeats=5)
+    what = replace(what, workloads=(replace(what.workloads[0], neighbour="sleep 0.1; echo load"),))
+    assert go(what, spec, tmp_path)
+    run = records.runs(tmp_path)[-1]
+    said = [(tmp_path / guest.output).read_text() for guest in run.guests]
+    assert said == ["Time: 1.5\n", "load\n"]
+
+
+def test_a_vm_without_settings_of_its_own(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment(repeats=0)
+    what = replace(what, schemes=(replace(what.schemes[0], host={"vm.yield": "strong"}),))
+    assert not go(what, spec, tmp_path)
+    (run,) = records.runs(tmp_path)
+    assert run.reason.startswith("host parameter vm.yield of scheme good cannot be set:"
+                                 " there is no folder of guest good-0")
+
+
 def test_status_of_the_command(spec: HostSpec, tmp_path: Path) -> None:
     assert not go(experiment("echo no; exit 3", repeats=0), spec, tmp_path)
     (run,) = records.runs(tmp_path)

@@ -23,6 +23,17 @@ def fixed(scheme: str, vms: int, guest: int, rng: random.Random) -> float:
     return base * (1 + guest) + 1e-6 * rng.random()
 
 
+def test_beside_neighbours_the_first_guest_counts(tmp_path: Path) -> None:
+    directory = Synthetic(("a",), reps=3, boots=1, value=fixed).write(tmp_path)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["workloads"][0]["neighbour"] = "true"
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    for output in directory.glob("raw/*/g1.out"):
+        output.write_text("no figure\n")
+    cell = summarize(load(directory)).cell("a", "hackbench", 3)
+    assert cell.values == pytest.approx([3.0] * 3, abs=1e-5) and cell.fairness is None
+
+
 def test_values_are_means_over_guests(tmp_path: Path) -> None:
     summary = summary_of(Synthetic(("a", "b"), reps=3, boots=1, value=fixed), tmp_path)
     cell = summary.cell("a", "hackbench", 3)
