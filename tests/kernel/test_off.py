@@ -17,8 +17,13 @@ OBJECTS = (
     "arch/x86/kernel/hpet.o",
     "arch/x86/kernel/kvm.o",
     "kernel/sched/core.o",
+    "kernel/sched/fair.o",
 )
-"""Every user of the operations behind a hook: lock, trylock, is_locked, value_unlocked."""
+"""Files with a hook, and users of every operation behind one: lock, trylock, is_locked,
+value_unlocked."""
+KVM = "arch/x86/kvm/"
+KVM_OBJECTS = ("arch/x86/kvm/x86.o", "arch/x86/kvm/debugfs.o", "virt/kvm/kvm_main.o")
+"""The same, in a folder that can only be built as a whole."""
 
 
 def disassembly(path: Path) -> str:
@@ -34,16 +39,16 @@ def disassembly(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folders() -> dict[str, Path]:
-    """Build folders of the variants, with OBJECTS in them."""
-    return {name: kernel.objects(name, OBJECTS) for name in ("stock", "off", "test")}
+    """Build folders of the variants, with all objects in them."""
+    return {name: kernel.objects(name, (*OBJECTS, KVM)) for name in ("stock", "off", "test")}
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("name", OBJECTS + KVM_OBJECTS)
 def test_off_is_the_base(folders: dict[str, Path], name: str) -> None:
     assert disassembly(folders["off"] / name) == disassembly(folders["stock"] / name)
 
 
-def test_the_comparison_sees_a_difference(folders: dict[str, Path]) -> None:
-    """With the counters in, the lock functions do differ from the base's."""
-    name = OBJECTS[0]
+@pytest.mark.parametrize("name", [OBJECTS[0], "kernel/sched/fair.o", *KVM_OBJECTS])
+def test_the_comparison_sees_a_difference(folders: dict[str, Path], name: str) -> None:
+    """With pvsync in, the functions with a hook do differ from the base's."""
     assert disassembly(folders["test"] / name) != disassembly(folders["stock"] / name)

@@ -49,21 +49,14 @@ void pvsync_candidate(struct kvm_vcpu *me)
 
 static void yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
 {
-	struct kvm *kvm = me->kvm;
-	struct pvsync_search search = {
-		.from = READ_ONCE(kvm->last_boosted_vcpu) + 1UL,
-	};
+	struct pvsync_search search = { };
 	int refusals;
 
 	for (refusals = 0; refusals < MAX_REFUSALS; refusals++) {
 		struct kvm_vcpu *target = pick(me, &search);
 
-		if (!target)
+		if (!target || kvm_vcpu_yield_to(target) > 0)
 			return;
-		if (kvm_vcpu_yield_to(target) > 0) {
-			WRITE_ONCE(kvm->last_boosted_vcpu, target->vcpu_idx);
-			return;
-		}
 	}
 }
 

@@ -14,12 +14,14 @@
 
 /**
  * struct pvsync_search - one search for a vCPU to yield to
- * @from: index of the first vCPU to look at
- * @step: vCPUs passed so far, of all passes over them
+ * @pass: passes over the vCPUs that are done
+ * @after: where this pass has come to, in the policy's own order
+ *
+ * All zero at first.
  */
 struct pvsync_search {
-	unsigned long	from;
-	unsigned long	step;
+	unsigned int	pass;
+	u64		after;
 };
 
 /**
