@@ -49,6 +49,16 @@ bool pvsync_hypercalls = true;
 EXPORT_SYMBOL_GPL(pvsync_hypercalls);
 module_param_named(hypercalls, pvsync_hypercalls, bool, 0644);
 
+/*
+ * Signs of one vCPU that come faster than this are answered without doing
+ * anything: a guest has nothing to gain from them, and a hostile one could
+ * make other CPUs' run queue locks hot. The helping paper's guests wait for 2^16
+ * cycles before each, about 25 us.
+ */
+unsigned int pvsync_spin_gap_us = 5;
+EXPORT_SYMBOL_GPL(pvsync_spin_gap_us);
+module_param_named(spin_gap_us, pvsync_spin_gap_us, uint, 0644);
+
 static void tell_values(const struct pvsync_choice *choice)
 {
 	char all[80] = "";

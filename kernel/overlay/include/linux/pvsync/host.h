@@ -43,6 +43,7 @@ struct pvsync_choice {
 extern struct pvsync_choice pvsync_candidate_choice;
 extern struct pvsync_choice pvsync_yield_choice;
 extern bool pvsync_hypercalls;
+extern unsigned int pvsync_spin_gap_us;
 
 int pvsync_choose(const struct pvsync_choice *choice, const char *text);
 

@@ -13,14 +13,6 @@
 
 #include "spin.h"
 
-/*
- * Signs of one vCPU that come faster than this are answered without doing
- * anything: a guest has nothing to gain from them, and a hostile one could
- * make other CPUs' run queue locks hot. The paper's guests wait for 2^16 cycles
- * before each, about 25 us.
- */
-#define EVENT_GAP_NS	(5 * NSEC_PER_USEC)
-
 /* Refused yields after which a search ends, as in kvm_vcpu_on_spin(). */
 #define MAX_REFUSALS	3
 
@@ -75,7 +67,7 @@ void pvsync_spin(struct kvm_vcpu *me)
 	pvsync_pick_fn pick = pick_fns[pvsync_candidate_of(me->kvm)];
 	u64 start = local_clock();
 
-	if (start - mine->last_event < EVENT_GAP_NS) {
+	if (start - mine->last_event < READ_ONCE(pvsync_spin_gap_us) * NSEC_PER_USEC) {
 		count(me, PVSYNC_spin_throttled, 1);
 		return;
 	}
