@@ -69,7 +69,7 @@ class Control:
 
         `patience` is added for operations that have further limits.
         """
-        if op not in ("hello", "read", "write", "copy", "kill", "quit"):
+        if op not in ("hello", "read", "write", "copy", "tune", "kill", "quit"):
             arguments["timeout"] = timeout
         return self.wait(self.submit(op, **arguments), timeout + patience + ANSWER_GRACE, op)
 
