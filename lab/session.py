@@ -9,7 +9,6 @@ the runner's to boot again.
 
 import base64
 import contextlib
-import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -296,19 +295,18 @@ class Session:
     def _apply(self, scheme: Scheme, guests: list[str]) -> None:
         """Write the scheme's host parameters; others get back what they had."""
         control = self.machine.control
-        own = {name: value for name, value in scheme.host.items() if name.startswith(OWN)}
-        for (name, value), guest in itertools.product(own.items(), guests):
+        for name in {*scheme.host, *self._defaults}:
+            own = name.startswith(OWN)
+            if not own and name not in self._defaults:
+                self._defaults[name] = control.read_file(parameter_file(name)).decode().strip()
             try:
-                control.call("tune", name=guest, parameter=name.removeprefix(OWN), value=value)
-            except Refused as refusal:
-                raise Refused(f"host parameter {name} of scheme {scheme.name}"
-                              f" cannot be set: {refusal}") from None
-        for name in {*scheme.host, *self._defaults} - {*own}:
-            file = parameter_file(name)
-            if name not in self._defaults:
-                self._defaults[name] = control.read_file(file).decode().strip()
-            try:
-                control.write_file(file, scheme.host.get(name, self._defaults[name]))
+                if own:
+                    for guest in guests:
+                        control.call("tune", name=guest, parameter=name.removeprefix(OWN),
+                                     value=scheme.host[name])
+                else:
+                    control.write_file(parameter_file(name),
+                                       scheme.host.get(name, self._defaults[name]))
             except Refused as refusal:
                 raise Refused(f"host parameter {name} of scheme {scheme.name}"
                               f" cannot be set: {refusal}") from None

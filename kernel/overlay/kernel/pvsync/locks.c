@@ -317,13 +317,15 @@ static int __init pvsync_locks_init(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
 	slowpath_fn wanted = wanted_slowpath();
-	u64 section_ps = cost_ps(section_once);
+	u64 section_ps;
 
 	if (choice->slowpath && pv_ops.lock.queued_spin_lock_slowpath != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
 		return 0;
 	}
+	/* Without any of the parameters a boot measures nothing. */
+	section_ps = choice->slowpath || help_cycles != HELP_OFF ? cost_ps(section_once) : 0;
 	if (choice->slowpath)
 		set_tau(section_ps);
 	/* The kernel's own test-and-set lock, for any machine. */

@@ -72,6 +72,7 @@ static int counters_show(struct seq_file *seq, void *unused)
 	unsigned long i;
 	int counter;
 
+	/* The host's are the last ones of the list. */
 	for (counter = PVSYNC_spin_events; counter < PVSYNC_NR_COUNTERS; counter++) {
 		u64 sum = 0;
 
