@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The model of TLB shootdown by hypercall: exhaustive as it is, and wrong after each mutation."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.spin import verify
+
+MODEL = Path(__file__).with_name("tlb_flush.pml")
+BOUNDS = {
+    "merged": ("-DTARGETS=1", "-DCALLERS_FROM=1"),
+    "merged-room": ("-DTARGETS=1", "-DCALLERS_FROM=1", "-DCAPACITY=2"),
+    "merged-relaxed": ("-DTARGETS=1", "-DCALLERS_FROM=1", "-DRELAXED_SET_BIT"),
+    "two-targets": ("-DTARGETS=2", "-DCALLERS_FROM=2"),
+    "mutual": ("-DVCPUS=2", "-DTARGETS=2", "-DCALLERS_FROM=0"),
+    "chain": ("-DTARGETS=2", "-DCALLERS_FROM=1", "-DCALLS=1"),
+    "migrating": ("-DTARGETS=1", "-DCALLERS_FROM=1", "-DMIGRATE"),
+    "migrating-asid": ("-DTARGETS=1", "-DCALLERS_FROM=1", "-DMIGRATE", "-DASID"),
+}
+BOTH = "a stale translation, and the kernel's check sees it"
+STALE = "a stale translation that the kernel's check does not see"
+FALSE_ALARM = "the kernel's check fires, and nothing is stale"
+MUTATIONS = [
+    ("merged", "NO_MB_ENTRY", BOTH), ("mutual", "NO_MB_ENTRY", BOTH),
+    ("merged-relaxed", "NO_MB_CALLER", BOTH),
+    ("merged", "NO_RECHECK", BOTH), ("mutual", "NO_RECHECK", BOTH),
+    ("merged", "NO_WAIT", BOTH), ("mutual", "NO_WAIT", BOTH), ("two-targets", "NO_WAIT", BOTH),
+    ("merged", "IPI_ONLY_RUNNING_NO_MARK", BOTH), ("mutual", "IPI_ONLY_RUNNING_NO_MARK", BOTH),
+    ("merged", "CLEAR_AFTER", BOTH),
+    ("merged", "LIST_AFTER_REQUEST", BOTH), ("mutual", "LIST_AFTER_REQUEST", BOTH),
+    ("merged", "DROP_MERGED", STALE),
+    ("merged", "ACK_EARLY", BOTH), ("mutual", "ACK_EARLY", BOTH),
+    ("merged", "IN_GUEST_ONLY", BOTH),
+    ("migrating", "CPU_EARLY", BOTH), ("migrating-asid", "CPU_EARLY", BOTH),
+    ("migrating-asid", "FLUSH_ANYWHERE", STALE),
+    ("merged", "CHECK_LATE", FALSE_ALARM),
+]
+HARMLESS = [
+    ("merged", "NO_MB_CALLER"), ("mutual", "WAIT_IRQS_OFF"), ("migrating", "FLUSH_ANYWHERE"),
+]
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_no_stale_translation_no_wait_for_ever_no_false_alarm(bounds: str, tmp_path: Path) -> None:
+    found = verify(MODEL, tmp_path, *BOUNDS[bounds])
+    assert found.errors == 0, found.first
+    assert found.complete
+    print(f"[{bounds}: {found.states} states]", end=" ")
+    assert found.states > 100_000  # a model that cannot move passes as well
+
+
+@pytest.mark.parametrize(("bounds", "mutation", "kind"), MUTATIONS)
+def test_each_mutation_is_found(bounds: str, mutation: str, kind: str, tmp_path: Path) -> None:
+    for check, fires in (("SEQUENCE", kind != FALSE_ALARM), ("STALE", kind != STALE)):
+        folder = tmp_path / f"no-{check}"
+        folder.mkdir()
+        found = verify(MODEL, folder, *BOUNDS[bounds], f"-D{mutation}", f"-DNO_{check}")
+        assert found.first.startswith("assertion violated") == fires, (check, found)
+        assert (found.errors == 0 and found.complete) != fires, (check, found)
+
+
+def test_a_wait_for_a_preempted_target_is_found(tmp_path: Path) -> None:
+    found = verify(MODEL, tmp_path, *BOUNDS["merged"], "-DWAIT_FLUSH")
+    assert found.errors
+    assert found.first == "invalid end state"
+
+
+@pytest.mark.parametrize(("bounds", "mutation"), HARMLESS)
+def test_harmless(bounds: str, mutation: str, tmp_path: Path) -> None:
+    """The model says why."""
+    found = verify(MODEL, tmp_path, *BOUNDS[bounds], f"-D{mutation}")
+    assert found.errors == 0, found.first
+    assert found.complete
+
+
+def test_emulated_instructions_are_not_covered(tmp_path: Path) -> None:
+    """A limit of the protocol, not of the model."""
+    found = verify(MODEL, tmp_path, *BOUNDS["merged"], "-DEMULATION")
+    assert found.errors
+    assert found.first.startswith("assertion violated (walked>")

@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * TLB shootdown by hypercall, the host's part, on x86-TSO: when a call has
+ * returned, no target's guest uses the old translation; a caller waits for no
+ * target that is outside its guest; and the kernel's own check of this, by
+ * sequence numbers, never fires.
+ *
+ * vCPUs 0..TARGETS-1 are flushed by all others that call; vCPUs
+ * CALLERS_FROM..VCPUS-1 call CALLS times each. Each caller changes a page table
+ * entry of its own. A vCPU may be both.
+ *
+ *	caller					target, interrupts off
+ *	------					----------------------
+ *	[S]   entry = new
+ *	      hypercall
+ *	[RmW] list: lock, append, unlock
+ *	[RmW] request = true			[S]   mode = IN_GUEST
+ *	      MB (1)				      MB (2)
+ *	[RmW] mode: IN_GUEST -> EXITING		[L]   request: if true, outside again
+ *	      unless OUTSIDE: IPI, wait		[L]   entry, in the guest
+ *	[RmW] returned = seq			[L]   returned: done is not before it
+ *	      return				[S]   mode = OUTSIDE
+ *						      interrupts on: IPI, ack
+ *
+ *	caller					target, interrupts on
+ *	------					---------------------
+ *	[RmW] list: lock, append,		[RmW] request = false
+ *	      seq = ++asked, unlock		      MB (4)
+ *	      WMB (3)				[RmW] list: lock, take,
+ *	[RmW] request = true			      done = asked, unlock
+ *						      flush
+ *
+ *	(1) in kvm_vcpu_exiting_guest_mode(), (2) in vcpu_enter_guest(),
+ *	(3) in __kvm_make_request(), (4) in kvm_check_request()
+ *
+ * What a target goes through:
+ *
+ *	mode		interrupts
+ *	OUTSIDE		on		request? take the list, flush
+ *	IN_GUEST	off		request? OUTSIDE, and from the start
+ *	IN_GUEST	in the guest	a caller may make it EXITING
+ *	IN_GUEST or	off		the kernel's check
+ *	EXITING
+ *	OUTSIDE		off		and from the start
+ *
+ * Where interrupts are on, its thread may be preempted and never run again.
+ * Elsewhere IPIs stay pending. The guest may be left at any time, for an IPI or
+ * anything else. An exit after which the guest goes on with mode as it is, is
+ * none here.
+ *
+ * Stores go through a store buffer of the vCPU, in order, and reach memory at
+ * any later time; an atomic operation or MB() empties the buffer first. Leaving
+ * the guest does not. What is done under a list's lock is one step: nobody
+ * looks at a list without its lock.
+ *
+ * With MIGRATE the target's thread may go to another physical CPU and back.
+ * Translations stay where they are, and a flush by address drops those of the
+ * CPU that it runs on. KVM sees to the rest: on Intel processors, each time the
+ * thread comes to another CPU, all are dropped there before the guest is entered.
+ * On AMD processors (ASID), it is a new address space identifier if the guest is
+ * entered on another CPU than the last time, and a flush of all is noted with
+ * the vCPU until it is entered. A thread that goes to another CPU, flushes by
+ * address and comes back before it has entered the guest has flushed nothing
+ * there; so it flushes by address only where it last was in the guest, with
+ * preemption disabled.
+ *
+ * With RELAXED_SET_BIT the request is a plain store: no less than Linux promises
+ * of set_bit(), and less than x86 has.
+ *
+ * Mutations, each of which has to be found:
+ *	NO_MB_ENTRY	no (2)
+ *	NO_MB_CALLER	no (1), and mode is only read; with RELAXED_SET_BIT
+ *	NO_RECHECK	no look at the request with interrupts off
+ *	NO_WAIT		the caller sends the IPI and does not wait
+ *	IPI_ONLY_RUNNING_NO_MARK
+ *			no request for a target that is outside
+ *	CLEAR_AFTER	the target takes the list, and then clears the request
+ *	LIST_AFTER_REQUEST
+ *			the caller makes the request, and then appends the range
+ *	DROP_MERGED	a range without room in the list is forgotten
+ *	ACK_EARLY	IPIs are taken although interrupts are off
+ *	IN_GUEST_ONLY	no IPI to a target that another caller has made EXITING
+ *	WAIT_FLUSH	the caller waits until the target has seen the request
+ *	CPU_EARLY	where the target runs is read before the request is made
+ *	FLUSH_ANYWHERE	flushes by address on a CPU where it was not in the guest
+ *			last; with MIGRATE and ASID
+ *	CHECK_LATE	the kernel's check comes after mode = OUTSIDE
+ *
+ * No errors, with a reason each:
+ *	NO_MB_CALLER	without RELAXED_SET_BIT: the atomic operation that makes
+ *			the request is a barrier on x86
+ *	FLUSH_ANYWHERE	without ASID: all are dropped wherever the thread comes to
+ *	WAIT_IRQS_OFF	the caller waits with interrupts off. Whoever it waits for
+ *			was in the guest when it looked, and so looks at modes
+ *			after it, if at all, and finds it outside: no circle. The
+ *			host's other IPIs, not modelled, do not look at modes.
+ *
+ * Not covered:
+ *	EMULATION	the host executes an instruction of the target's guest, with
+ *			interrupts on: it reads the entry, is preempted, and uses
+ *			what it has read after the call has returned
+ */
+#ifndef VCPUS
+#define VCPUS		3
+#endif
+#ifndef TARGETS
+#define TARGETS		1
+#endif
+#ifndef CALLERS_FROM
+#define CALLERS_FROM	1
+#endif
+#ifndef CALLS
+#define CALLS		2
+#endif
+/* Ranges in a list; one more makes it full. */
+#ifndef CAPACITY
+#define CAPACITY	1
+#endif
+#define FULL		(CAPACITY + 1)
+
+/* With MIGRATE, one more for one target to go to. */
+#ifdef MIGRATE
+#if TARGETS > 1
+#error MIGRATE needs TARGETS=1
+#endif
+#define CPUS		(VCPUS + 1)
+#else
+#define CPUS		VCPUS
+#endif
+
+/* The assertions: what must hold, and what the kernel can check of it. */
+#ifdef NO_STALE
+#define USE(version, c)	true
+#else
+#define USE(version, c)	assert(version > oldest[c])
+#endif
+#ifdef NO_SEQUENCE
+#define CHECK(me)	true
+#else
+#define CHECK(me)	assert(NOT_BEFORE(seq[me].done, seq[me].returned))
+#endif
+
+/* Sequence numbers wrap within a run. */
+#define START		254
+#define NEXT(seq)	(((seq) + 1) & 255)
+#define NOT_BEFORE(a, b) ((((a) - (b)) & 255) < 128)
+
+#define OUTSIDE		0
+#define IN_GUEST	1
+#define EXITING		2
+
+/* Versions of the entries; the oldest that may still be used. */
+byte entry[VCPUS];
+byte oldest[VCPUS];
+
+/* A target's translations: 0 for none, or the entry's version + 1. */
+#define TLB(me, c)	tlb[(me) * VCPUS + (c)]
+byte tlb[TARGETS * VCPUS];
+#ifdef ASID
+/* What it has left on the other physical CPU. */
+byte left[VCPUS];
+#endif
+
+byte mode[TARGETS];
+bool request[TARGETS];
+byte cpu[TARGETS];
+
+/* Under the list's lock. */
+byte ranges[TARGETS];
+byte length[TARGETS];
+
+/* The kernel's check. */
+typedef numbers {
+	byte asked = START;
+	byte done = START;
+	byte returned = START
+};
+numbers seq[TARGETS];
+
+/* Physical CPUs: interrupts off, and IPIs that wait for their handler. */
+bool off[CPUS];
+#define IPI(on, from)	(1 << (4 * (on) + (from)))
+#define IPIS_ON(on)	(15 << (4 * (on)))
+#define IPIS_FROM(from)	(4369 << (from))
+int pending;
+
+/* Store buffers. */
+#define ENTRY		0
+#define MODE		1
+#define CPU		2
+#define REQUEST		3
+chan buffer[VCPUS] = [2] of { byte, byte };
+hidden byte what, value, i;
+
+inline reach_memory(me)
+{
+	buffer[me]?what,value;
+	if
+	:: what == ENTRY -> entry[me] = value
+	:: what == MODE -> mode[me] = value
+	:: what == CPU -> cpu[me] = value
+	:: what == REQUEST -> request[value] = true
+	fi
+}
+
+inline drain(me)
+{
+	do
+	:: nempty(buffer[me]) -> reach_memory(me)
+	:: empty(buffer[me]) -> break
+	od
+}
+
+inline MB(me)
+{
+	d_step { drain(me) }
+}
+
+/* The buffers reach memory whenever they like. */
+proctype memory(byte me)
+{
+end:	do
+	:: d_step { nempty(buffer[me]) -> reach_memory(me) }
+	od
+}
+
+/* A physical CPU takes its IPIs, whatever thread it runs. */
+proctype handler(byte on)
+{
+end:	do
+#ifdef ACK_EARLY
+	:: d_step { pending & IPIS_ON(on) -> pending = pending & ~IPIS_ON(on) }
+#else
+	:: d_step { (pending & IPIS_ON(on)) && !off[on] -> pending = pending & ~IPIS_ON(on) }
+#endif
+	od
+}
+
+/* Interrupts are on: the thread may not run again. */
+inline preempt()
+{
+	if
+	:: true
+#ifndef WAIT_IRQS_OFF
+	:: true -> goto stopped
+#endif
+	fi
+}
+
+inline append(me)
+{
+	d_step {
+		drain(me);
+		seq[to].asked = NEXT(seq[to].asked);
+		mine[to] = seq[to].asked;
+		if
+		:: length[to] < CAPACITY ->
+			ranges[to] = ranges[to] | (1 << me);
+			length[to]++
+#ifndef DROP_MERGED
+		:: length[to] == CAPACITY ->
+			ranges[to] = 0;
+			length[to] = FULL
+#endif
+		:: else
+		fi
+	}
+}
+
+inline make_request(me)
+{
+#ifdef RELAXED_SET_BIT
+	buffer[me]!REQUEST,to
+#else
+	d_step { drain(me); request[to] = true }
+#endif
+}
+
+inline look(me)
+{
+	d_step {
+#ifdef NO_MB_CALLER
+		seen = mode[to]
+#else
+		drain(me);
+		seen = mode[to];
+		if
+		:: seen == IN_GUEST -> mode[to] = EXITING
+		:: else
+		fi
+#endif
+	}
+}
+
+#ifdef IN_GUEST_ONLY
+#define NEEDS_IPI	(seen == IN_GUEST)
+#else
+#define NEEDS_IPI	(seen != OUTSIDE)
+#endif
+
+/* Sent at once: from then on the handler may run, and need not for a while. */
+inline send(me)
+{
+	if
+#ifdef CPU_EARLY
+	:: NEEDS_IPI -> pending = pending | IPI(at, me)
+#else
+	:: NEEDS_IPI -> pending = pending | IPI(cpu[to], me)
+#endif
+	:: !NEEDS_IPI
+	fi;
+	seen = OUTSIDE
+}
+
+/* From here on the entry's old versions must not be used. */
+inline call_returns(me)
+{
+	d_step {
+		i = 0;
+		do
+		:: i < TARGETS && i != me ->
+			if
+			:: NOT_BEFORE(mine[i], seq[i].returned) -> seq[i].returned = mine[i]
+			:: else
+			fi;
+			mine[i] = 0;
+			i++
+		:: i == me -> i++
+		:: i >= TARGETS && i != me -> break
+		od;
+		oldest[me] = round;
+#ifdef WAIT_IRQS_OFF
+		off[me] = false;
+#endif
+		to = 0;
+		at = 0
+	}
+}
+
+/* The hypercall, in the caller's thread; interrupts are on. */
+inline shoot(me)
+{
+#ifdef WAIT_IRQS_OFF
+	off[me] = true;
+#endif
+	to = (me == 0 -> 1 : 0);
+	do
+	:: to < TARGETS ->
+#ifdef CPU_EARLY
+		at = cpu[to];
+#endif
+#ifdef IPI_ONLY_RUNNING_NO_MARK
+		append(me);
+		look(me);
+		if
+		:: NEEDS_IPI -> make_request(me)
+		:: !NEEDS_IPI
+		fi;
+#else
+#ifdef LIST_AFTER_REQUEST
+		make_request(me);
+		append(me);
+#else
+		append(me);
+		preempt();
+		make_request(me);
+#endif
+		look(me);
+#endif
+		d_step {
+			send(me);
+			to++;
+			if
+			:: to == me -> to++
+			:: else
+			fi
+		}
+	:: to >= TARGETS -> break
+	od;
+#ifndef NO_WAIT
+	(pending & IPIS_FROM(me)) == 0;
+#endif
+#ifdef WAIT_FLUSH
+	!request[0];
+#endif
+	call_returns(me)
+}
+
+proctype caller(byte me)
+{
+	byte round = 0, to = 0, seen = OUTSIDE, at = 0;
+	byte mine[TARGETS];
+
+	do
+	:: round < CALLS ->
+		round++;
+		buffer[me]!ENTRY,round;
+		shoot(me)
+	:: round == CALLS -> break
+	od;
+stopped:
+	skip
+}
+
+inline clear(me)
+{
+	d_step { drain(me); request[me] = false }
+}
+
+#define ALL		128
+
+inline take(me)
+{
+	d_step {
+		drain(me);
+		seq[me].done = seq[me].asked;
+		todo = (length[me] == FULL -> ALL : ranges[me]);
+		ranges[me] = 0;
+		length[me] = 0
+	}
+}
+
+/* Translations of the physical CPU that the thread is on. */
+inline drop(me, which)
+{
+	i = 0;
+	do
+	:: i < VCPUS ->
+		if
+		:: which == ALL || (which & (1 << i)) -> TLB(me, i) = 0
+		:: else
+		fi;
+		i++
+	:: i == VCPUS -> break
+	od
+}
+
+#ifdef FLUSH_ANYWHERE
+#define BY_ADDRESS	(todo != ALL)
+#else
+#define BY_ADDRESS	(todo != ALL && on == entered_on)
+#endif
+
+inline flush(me)
+{
+	d_step {
+		if
+		:: BY_ADDRESS -> drop(me, todo)
+#ifdef ASID
+		:: else -> all = true
+#else
+		:: else -> drop(me, ALL)
+#endif
+		fi;
+		todo = 0
+	}
+}
+
+inline migrate(me)
+{
+	d_step {
+		/* A context switch. */
+		drain(me);
+#ifdef ASID
+		i = 0;
+		do
+		:: i < VCPUS ->
+			value = TLB(me, i);
+			TLB(me, i) = left[i];
+			left[i] = value;
+			i++
+		:: i == VCPUS -> break
+		od;
+#else
+		/* Some time before the guest is entered. */
+		drop(me, ALL);
+#endif
+		on = (on == me -> VCPUS : me);
+		buffer[me]!CPU,on
+	}
+}
+
+/* A new address space identifier: nothing is left behind either. */
+inline renew(me)
+{
+#ifdef ASID
+	if
+	:: all || on != entered_on ->
+		i = 0;
+		do
+		:: i < VCPUS -> TLB(me, i) = 0; left[i] = 0; i++
+		:: i == VCPUS -> break
+		od
+	:: else
+	fi;
+	all = false;
+#endif
+	entered_on = on
+}
+
+/* What the guest does with the entry of a caller. */
+#define MAY_FILL(me, c)	((c) >= CALLERS_FROM && (c) != (me) && TLB(me, c) == 0)
+#define MAY_USE(me, c)	((c) >= CALLERS_FROM && (c) != (me) && TLB(me, c) != 0)
+#define INSTRUCTIONS(me, c)						\
+	:: d_step { MAY_FILL(me, c) -> TLB(me, c) = entry[c] + 1 }	\
+	:: d_step { MAY_USE(me, c) -> USE(TLB(me, c), c) }
+
+#ifdef EMULATION
+#define EMULATES	(walked != 0)
+#else
+#define EMULATES	false
+#endif
+
+proctype vcpu(byte me)
+{
+	byte round = 0, to = 0, seen = OUTSIDE, at = 0, on = me;
+	bool calls = false;
+	byte todo = 0, entered_on = me;
+	bool all = false;
+	byte mine[TARGETS];
+#ifdef EMULATION
+	byte walked = 0;
+#endif
+
+	do
+	:: true ->
+		/* Outside, interrupts on. */
+		if
+		:: request[me] ->
+#ifdef CLEAR_AFTER
+			take(me);
+			preempt();
+			clear(me);
+#else
+			clear(me);
+			preempt();
+			take(me);
+#endif
+			do
+			:: true -> goto stopped
+#ifdef MIGRATE
+			:: migrate(me)
+#endif
+			:: flush(me); break
+			od
+		:: !request[me]
+		:: true -> goto stopped
+		fi;
+		do
+		:: true -> goto stopped
+#ifdef MIGRATE
+		:: migrate(me)
+#endif
+#ifdef EMULATION
+		:: walked == 0 -> walked = entry[VCPUS - 1] + 1
+		:: d_step { walked != 0 -> USE(walked, VCPUS - 1); walked = 0 }
+#endif
+		:: d_step {
+			nfull(buffer[me]) && !EMULATES ->
+				/* Outside, interrupts off. */
+				off[on] = true;
+				renew(me);
+				buffer[me]!MODE,IN_GUEST
+		   };
+		   break
+		od;
+#ifndef NO_MB_ENTRY
+		MB(me);
+#endif
+		if
+#ifndef NO_RECHECK
+		:: request[me]
+		:: !request[me] ->
+#else
+		:: true ->
+#endif
+			/* The guest. */
+			do
+			INSTRUCTIONS(me, 0)
+			INSTRUCTIONS(me, 1)
+#if VCPUS > 2
+			INSTRUCTIONS(me, 2)
+#endif
+			:: round < CALLS && me >= CALLERS_FROM ->
+				round++;
+				buffer[me]!ENTRY,round;
+				calls = true;
+				break
+			:: true -> break
+			od
+#ifndef CHECK_LATE
+			;
+			CHECK(me)
+#endif
+		fi;
+		/* Outside again, interrupts off and then on. */
+		buffer[me]!MODE,OUTSIDE;
+		d_step {
+#ifdef CHECK_LATE
+			CHECK(me);
+#endif
+			off[on] = false
+		};
+		if
+		:: calls -> preempt(); shoot(me); calls = false
+		:: !calls
+		fi
+	od;
+stopped:
+	skip
+}
+
+init
+{
+	atomic {
+		i = 0;
+		do
+		:: i < TARGETS -> cpu[i] = i; run vcpu(i); i++
+		:: i >= TARGETS && i < VCPUS -> run caller(i); i++
+		:: i == VCPUS -> break
+		od;
+		i = 0;
+		do
+		:: i < VCPUS -> run memory(i); i++
+		:: i == VCPUS -> break
+		od;
+		i = 0;
+		do
+		:: i < CPUS -> run handler(i); i++
+		:: i == CPUS -> break
+		od
+	}
+}
