@@ -7,6 +7,7 @@
 #include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/jump_label.h>
 #include <linux/kstrtox.h>
 #include <linux/percpu.h>
 #include <linux/seq_file.h>
@@ -57,6 +58,42 @@ EXPORT_SYMBOL_GPL(pvsync_counter_name);
 struct dentry * __init pvsync_debugfs(void)
 {
 	return pvsync_dir;
+}
+
+static int switch_get(void *data, u64 *value)
+{
+	struct static_key_false *key = data;
+
+	*value = static_key_enabled(key);
+	return 0;
+}
+
+static int switch_set(void *data, u64 value)
+{
+	struct static_key_false *key = data;
+
+	if (value > 1)
+		return -EINVAL;
+	if (value)
+		static_branch_enable(key);
+	else
+		static_branch_disable(key);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(switch_fops, switch_get, switch_set, "%llu\n");
+
+/**
+ * pvsync_create_switch - make a debugfs file that switches something, 0 or 1
+ * @name: of the file
+ * @dir: its folder
+ * @key: what it switches
+ *
+ * Context: late_initcall() or later.
+ */
+void __init pvsync_create_switch(const char *name, struct dentry *dir,
+				 struct static_key_false *key)
+{
+	debugfs_create_file(name, 0600, dir, key, &switch_fops);
 }
 
 static int counters_show(struct seq_file *seq, void *unused)

@@ -12,7 +12,6 @@
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
-#include <linux/cc_platform.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
@@ -170,45 +169,6 @@ static __always_inline void test_and_set(struct qspinlock *lock, u32 val)
 void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
 {
 	helped(lock, val, test_and_set);
-}
-
-/*
- * kvm_hypercall1() is the right instruction only once the alternatives are
- * patched; before that, hosts mend the wrong one in the guest's memory if they
- * are allowed to.
- */
-static long __init early_hypercall(unsigned int nr, unsigned long p1)
-{
-	long ret;
-
-	if (boot_cpu_has(X86_FEATURE_VMMCALL))
-		asm volatile("vmmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
-	else
-		asm volatile("vmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
-	return ret;
-}
-
-/**
- * pvsync_help_unavailable - why the host cannot be asked for help
- *
- * Context: early parameters or later; makes a hypercall.
- *
- * Return: the reason, for the log; NULL if it can.
- */
-const char * __init pvsync_help_unavailable(void)
-{
-	long features;
-
-	if (!kvm_para_available())
-		return "this is no KVM guest";
-	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
-		return "the host dedicates CPUs to this guest";
-	if (cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT))
-		return "the host cannot see the state of an encrypted guest";
-	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
-	if (features < 0 || !(features & PVSYNC_FEATURE_HELP))
-		return "the host does not offer it";
-	return NULL;
 }
 
 /**

@@ -49,6 +49,18 @@ bool pvsync_hypercalls = true;
 EXPORT_SYMBOL_GPL(pvsync_hypercalls);
 module_param_named(hypercalls, pvsync_hypercalls, bool, 0644);
 
+/* Whether a guest may have the translations of its vCPUs flushed by the host. */
+bool pvsync_shootdown = true;
+EXPORT_SYMBOL_GPL(pvsync_shootdown);
+module_param_named(shootdown, pvsync_shootdown, bool, 0644);
+
+#ifdef CONFIG_PVSYNC_BUSTED
+/* Answer such a request, and do nothing. */
+bool pvsync_tlb_lost;
+EXPORT_SYMBOL_GPL(pvsync_tlb_lost);
+module_param_named(busted_shootdown, pvsync_tlb_lost, bool, 0644);
+#endif
+
 /*
  * Signs of one vCPU that come faster than this are answered without doing
  * anything: a guest has nothing to gain from them, and a hostile one could

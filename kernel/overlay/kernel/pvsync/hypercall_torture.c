@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A guest that misbehaves: makes one hypercall from all CPUs, in a tight loop,
- * and says what it got for an answer. To test a host.
+ * and says what it got for an answer, and how many it made. To test a host, and
+ * to measure what a call costs.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -23,13 +24,22 @@ static unsigned int nr = PVSYNC_HC_HELP;
 module_param(nr, uint, 0444);
 MODULE_PARM_DESC(nr, "number of the hypercall, that of help by default");
 
-static unsigned long a0;
-module_param(a0, ulong, 0444);
-MODULE_PARM_DESC(a0, "its argument");
+static unsigned long args[4];
+module_param_array(args, ulong, NULL, 0444);
+MODULE_PARM_DESC(args, "its arguments, a0 to a3, 0 by default");
+
+static unsigned int cpus;
+module_param(cpus, uint, 0444);
+MODULE_PARM_DESC(cpus, "how many CPUs make it, all by default");
 
 static atomic64_t calls;
 static atomic_t running;
 static DECLARE_COMPLETION(done);
+
+static long call(void)
+{
+	return kvm_hypercall4(nr, args[0], args[1], args[2], args[3]);
+}
 
 /* Answers other than the first one, which all calls should share. */
 static atomic64_t others;
@@ -41,7 +51,7 @@ static int torture(void *unused)
 	u64 mine = 0, differ = 0;
 
 	do {
-		differ += kvm_hypercall1(nr, a0) != first;
+		differ += call() != first;
 		mine++;
 		cond_resched();
 	} while (time_before(jiffies, end));
@@ -55,18 +65,22 @@ static int torture(void *unused)
 
 static int __init torture_init(void)
 {
+	unsigned int left;
 	int cpu;
 
 	if (!kvm_para_available()) {
 		pr_err("hypercall torture: this is no KVM guest\n");
 		return -ENODEV;
 	}
-	first = kvm_hypercall1(nr, a0);
+	first = call();
 	atomic_set(&running, 1);
 	cpus_read_lock();
+	left = cpus ?: num_online_cpus();
 	for_each_online_cpu(cpu) {
 		struct task_struct *task;
 
+		if (!left--)
+			break;
 		task = kthread_create_on_cpu(torture, NULL, cpu, "pvsync-torture/%u");
 		if (IS_ERR(task))
 			continue;
@@ -77,8 +91,9 @@ static int __init torture_init(void)
 	if (atomic_dec_and_test(&running))
 		complete(&done);
 	wait_for_completion(&done);
-	pr_warn("hypercall torture: number %#x, argument %#lx: %lld calls in %u s, answer %ld, others %lld\n",
-		nr, a0, atomic64_read(&calls), seconds, first, atomic64_read(&others));
+	pr_warn("hypercall torture: number %#x, arguments %#lx %#lx %#lx %#lx: %lld calls in %u s, answer %ld, others %lld\n",
+		nr, args[0], args[1], args[2], args[3], atomic64_read(&calls), seconds, first,
+		atomic64_read(&others));
 	return 0;
 }
 

@@ -116,30 +116,12 @@ static int waits_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(waits);
 
-static int lock_stat_get(void *data, u64 *value)
-{
-	*value = static_key_enabled(&pvsync_lock_stat_key);
-	return 0;
-}
-
-static int lock_stat_set(void *data, u64 value)
-{
-	if (value > 1)
-		return -EINVAL;
-	if (value)
-		static_branch_enable(&pvsync_lock_stat_key);
-	else
-		static_branch_disable(&pvsync_lock_stat_key);
-	return 0;
-}
-DEFINE_DEBUGFS_ATTRIBUTE(lock_stat_fops, lock_stat_get, lock_stat_set, "%llu\n");
-
 static int __init pvsync_lock_stat_init(void)
 {
 	struct dentry *dir = pvsync_debugfs();
 
 	debugfs_create_file("lock_waits", 0400, dir, NULL, &waits_fops);
-	debugfs_create_file("lock_stat", 0600, dir, NULL, &lock_stat_fops);
+	pvsync_create_switch("lock_stat", dir, &pvsync_lock_stat_key);
 	debugfs_create_u32("stall_spins", 0600, dir, &pvsync_stall_spins);
 	return 0;
 }

@@ -22,8 +22,10 @@
 #include <asm/paravirt.h>
 #include <asm/qspinlock.h>
 
+#include <linux/pvsync/abi.h>
 #include <linux/pvsync/pmt_lock.h>
 
+#include "guest.h"
 #include "locks.h"
 
 typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
@@ -209,7 +211,7 @@ static int __init parse_help(char *arg)
 			arg ?: "");
 		return 0;
 	}
-	reason = wanted == HELP_OFF ? NULL : pvsync_help_unavailable();
+	reason = wanted == HELP_OFF ? NULL : pvsync_host_lacks(PVSYNC_FEATURE_HELP);
 	if (reason) {
 		pr_info("pvsync.help=%s has no effect here: %s\n", arg, reason);
 		wanted = HELP_OFF;

@@ -24,7 +24,6 @@ void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val);
 void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val);
 void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val);
 void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val);
-const char *pvsync_help_unavailable(void);
 u64 pvsync_help_start(u64 cycles, u64 slowness);
 
 #endif /* CONFIG_PVSYNC_HELP */

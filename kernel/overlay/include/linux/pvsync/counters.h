@@ -16,6 +16,8 @@ PVSYNC_COUNTER(lock_wait_ns, "time from the first look at a contended lock to it
 PVSYNC_COUNTER(lock_stolen_ns, "part of lock_wait_ns in which the host did not run the waiter")
 PVSYNC_COUNTER(lock_halted_ns, "part of lock_wait_ns in which the waiter had halted")
 PVSYNC_COUNTER(help_calls, "times that a spinning waiter asked the host for help")
+PVSYNC_COUNTER(tlb_flushes, "flushes that may have to reach other vCPUs")
+PVSYNC_COUNTER(tlb_hypercalls, "hypercalls that flushed other vCPUs, those for kernel addresses included")
 
 /* Of the host. */
 PVSYNC_COUNTER(spin_events, "signs that a vCPU spins for too long")
@@ -28,3 +30,13 @@ PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead
 PVSYNC_COUNTER(yield_picked, "yields after which the CPU switched to the chosen vCPU next")
 PVSYNC_COUNTER(yield_moved, "yields after which the chosen vCPU ran on another CPU first")
 PVSYNC_COUNTER(yield_ran, "yields after which it ran there before the next exit of who yielded")
+PVSYNC_COUNTER(tlb_calls, "requests to flush the translations of other vCPUs")
+PVSYNC_COUNTER(tlb_refused, "such requests that named an unknown vCPU or an absurd range")
+PVSYNC_COUNTER(tlb_running, "targets that were in guest mode and had to be interrupted")
+PVSYNC_COUNTER(tlb_preempted, "targets whose thread waited for a CPU")
+PVSYNC_COUNTER(tlb_halted, "targets that had halted")
+PVSYNC_COUNTER(tlb_in_host, "targets whose thread ran outside of the guest")
+PVSYNC_COUNTER(tlb_merged, "targets that had a flush to do already")
+PVSYNC_COUNTER(tlb_full, "flushes of all translations of a vCPU")
+PVSYNC_COUNTER(tlb_pages, "pages flushed one by one")
+PVSYNC_COUNTER(tlb_ns, "time spent on them, waiting for interrupts included, for a CPU not")

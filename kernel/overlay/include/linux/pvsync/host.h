@@ -7,6 +7,7 @@
  * have its own, see arch/x86/kvm/pvsync/control.c.
  */
 
+#include <linux/compiler.h>
 #include <linux/types.h>
 
 /* pvsync.candidate: whom a spinning vCPU yields to. */
@@ -43,7 +44,22 @@ struct pvsync_choice {
 extern struct pvsync_choice pvsync_candidate_choice;
 extern struct pvsync_choice pvsync_yield_choice;
 extern bool pvsync_hypercalls;
+extern bool pvsync_shootdown;
 extern unsigned int pvsync_spin_gap_us;
+
+#ifdef CONFIG_PVSYNC_BUSTED
+extern bool pvsync_tlb_lost;
+#endif
+
+/* Whether shootdowns are to be lost on purpose, in test builds only. */
+static inline bool pvsync_busted_tlb(void)
+{
+#ifdef CONFIG_PVSYNC_BUSTED
+	return READ_ONCE(pvsync_tlb_lost);
+#else
+	return false;
+#endif
+}
 
 int pvsync_choose(const struct pvsync_choice *choice, const char *text);
 

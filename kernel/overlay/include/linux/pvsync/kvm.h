@@ -15,6 +15,45 @@ struct kvm_vcpu;
 
 #include <linux/pvsync/count.h>
 
+/* Ranges that a vCPU keeps until it flushes; with more to do, it flushes all. */
+#define PVSYNC_TLB_RANGES	8
+
+/**
+ * struct pvsync_tlb_range - pages to flush
+ * @start: address of the first
+ * @pages: how many
+ * @shift: log2 of their size
+ */
+struct pvsync_tlb_range {
+	u64		start;
+	u32		pages;
+	u32		shift;
+};
+
+/**
+ * struct pvsync_tlb - what a vCPU has to flush before it enters the guest
+ * @lock: bit 0 guards the rest; a bit, as all of it is zero to begin with
+ * @all: every translation; the ranges do not matter
+ * @nr: number of @ranges
+ * @pages: sum of their pages
+ * @ranges: the ranges
+ * @asked: sequence number of the last request
+ * @done: that of the last request that has been flushed
+ * @returned: the highest one whose hypercall has returned
+ */
+struct pvsync_tlb {
+	unsigned long		lock;
+	bool			all;
+	unsigned int		nr;
+	unsigned int		pages;
+	struct pvsync_tlb_range	ranges[PVSYNC_TLB_RANGES];
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+	u64			asked;
+	u64			done;
+	atomic64_t		returned;
+#endif
+};
+
 /**
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
@@ -26,6 +65,7 @@ struct kvm_vcpu;
  * @exits: exits of this vCPU so far
  * @wanted: @wanted_by may have bits
  * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
+ * @tlb: translations to flush
  * @counters: of this vCPU; written by its own thread only
  */
 struct pvsync_vcpu {
@@ -41,6 +81,8 @@ struct pvsync_vcpu {
 	bool		wanted;
 	unsigned long	wanted_by[BITS_TO_LONGS(CONFIG_KVM_MAX_NR_VCPUS)];
 
+	struct pvsync_tlb tlb;
+
 	u64		counters[PVSYNC_NR_COUNTERS];
 };
 
@@ -54,7 +96,21 @@ struct pvsync_vm {
 	u8		yield;
 };
 
-unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0);
+unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
+			       unsigned long a1, unsigned long a2, unsigned long a3);
+
+/* A vCPU has translations to flush: it must not be in guest mode, nor enter it before. */
+#define KVM_REQ_PVSYNC_TLB	\
+	KVM_ARCH_REQ_FLAGS(48, KVM_REQUEST_WAIT | KVM_REQUEST_NO_WAKEUP)
+
+void pvsync_flush_tlb(struct kvm_vcpu *vcpu);
+
+#define pvsync_service_tlb(vcpu)				\
+do {								\
+	if (kvm_check_request(KVM_REQ_PVSYNC_TLB, vcpu))	\
+		pvsync_flush_tlb(vcpu);				\
+} while (0)
+
 int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
 void pvsync_candidate(struct kvm_vcpu *me);
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
@@ -70,12 +126,19 @@ static inline int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *t
 	return yield_to(task, 1);
 }
 
+static inline void pvsync_service_tlb(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_candidate(struct kvm_vcpu *me) { }
 static inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void pvsync_create_vm_debugfs(struct kvm *kvm) { }
 
-#define pvsync_hypercall(vcpu, nr, a0)	(-KVM_ENOSYS)
+#define pvsync_hypercall(vcpu, nr, a0, a1, a2, a3)	(-KVM_ENOSYS)
 
 #endif /* CONFIG_PVSYNC_KVM */
+
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+void pvsync_assert_flushed(struct kvm_vcpu *vcpu);
+#else
+static inline void pvsync_assert_flushed(struct kvm_vcpu *vcpu) { }
+#endif
 
 #endif /* _LINUX_PVSYNC_KVM_H */

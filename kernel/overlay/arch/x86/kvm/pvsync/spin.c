@@ -5,12 +5,11 @@
  */
 #include <linux/kernel_stat.h>
 #include <linux/kvm_host.h>
-#include <linux/kvm_para.h>
 #include <linux/sched/clock.h>
 
-#include <linux/pvsync/abi.h>
 #include <linux/pvsync/strong_yield.h>
 
+#include "count.h"
 #include "spin.h"
 
 /* Refused yields after which a search ends, as in kvm_vcpu_on_spin(). */
@@ -20,13 +19,6 @@
 static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_FRIEBEL]	= pvsync_friebel_pick,
 };
-
-/* Both of the vCPU and of all; in the thread of @vcpu. */
-static void count(struct kvm_vcpu *vcpu, enum pvsync_counter counter, u64 amount)
-{
-	vcpu->arch.pvsync.counters[counter] += amount;
-	__pvsync_add(counter, amount);
-}
 
 /**
  * pvsync_candidate - a vCPU is looked at for a yield
@@ -68,10 +60,10 @@ void pvsync_spin(struct kvm_vcpu *me)
 	u64 start = local_clock();
 
 	if (start - mine->last_event < READ_ONCE(pvsync_spin_gap_us) * NSEC_PER_USEC) {
-		count(me, PVSYNC_spin_throttled, 1);
+		pvsync_count_for(me, PVSYNC_spin_throttled, 1);
 		return;
 	}
-	count(me, PVSYNC_spin_events, 1);
+	pvsync_count_for(me, PVSYNC_spin_events, 1);
 	mine->yielding_ns = 0;
 	mine->looked_at = 0;
 
@@ -81,37 +73,8 @@ void pvsync_spin(struct kvm_vcpu *me)
 		kvm_vcpu_on_spin(me, true);
 
 	mine->last_event = local_clock();
-	count(me, PVSYNC_spin_candidates, mine->looked_at);
-	count(me, PVSYNC_spin_ns, mine->last_event - start - mine->yielding_ns);
-}
-
-/**
- * pvsync_hypercall - a hypercall that KVM does not know
- * @vcpu: who makes it, in kernel mode
- * @nr: its number
- * @a0: its first argument
- *
- * Context: thread of @vcpu, may sleep.
- *
- * Return: what the guest gets: 0 or a bit mask, -KVM_ENOSYS for a number that is
- * not pvsync's, -KVM_EINVAL for an argument that is not 0.
- */
-unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0)
-{
-	if (!READ_ONCE(pvsync_hypercalls))
-		return -KVM_ENOSYS;
-
-	switch (nr) {
-	case PVSYNC_HC_FEATURES:
-		return a0 ? -KVM_EINVAL : PVSYNC_FEATURE_HELP;
-	case PVSYNC_HC_HELP:
-		if (a0)
-			return -KVM_EINVAL;
-		pvsync_spin(vcpu);
-		return 0;
-	default:
-		return -KVM_ENOSYS;
-	}
+	pvsync_count_for(me, PVSYNC_spin_candidates, mine->looked_at);
+	pvsync_count_for(me, PVSYNC_spin_ns, mine->last_event - start - mine->yielding_ns);
 }
 
 /*
@@ -162,7 +125,7 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 		return yield_to(task, 1);
 
 	strong = pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG;
-	count(me, PVSYNC_yield_attempted, 1);
+	pvsync_count_for(me, PVSYNC_yield_attempted, 1);
 	note_yield(me, target, cpu);
 	if (strong)
 		pvsync_strong_ask(cpu);
@@ -172,7 +135,7 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	me->arch.pvsync.yielding_ns += local_clock() - start;
 
 	if (ret <= 0) {
-		count(me, PVSYNC_yield_refused, 1);
+		pvsync_count_for(me, PVSYNC_yield_refused, 1);
 		clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
 		if (strong)
 			pvsync_strong_cancel(cpu);
@@ -188,13 +151,13 @@ static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
 	if (READ_ONCE(his->target) != vcpu)
 		return;
 	if (READ_ONCE(his->cpu) != cpu) {
-		count(vcpu, PVSYNC_yield_moved, 1);
+		pvsync_count_for(vcpu, PVSYNC_yield_moved, 1);
 		return;
 	}
 	if (nr_context_switches_cpu(cpu) - READ_ONCE(his->switches) <= 1)
-		count(vcpu, PVSYNC_yield_picked, 1);
+		pvsync_count_for(vcpu, PVSYNC_yield_picked, 1);
 	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
-		count(vcpu, PVSYNC_yield_ran, 1);
+		pvsync_count_for(vcpu, PVSYNC_yield_ran, 1);
 }
 
 /**

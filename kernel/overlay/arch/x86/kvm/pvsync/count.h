@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _KVM_X86_PVSYNC_COUNT_H
+#define _KVM_X86_PVSYNC_COUNT_H
+
+#include <linux/kvm_host.h>
+
+#include <linux/pvsync/count.h>
+
+/**
+ * pvsync_count_for - add to a counter, both of a vCPU and of all
+ * @vcpu: the vCPU
+ * @counter: which
+ * @amount: how much
+ *
+ * Context: thread of @vcpu.
+ */
+static inline void pvsync_count_for(struct kvm_vcpu *vcpu, enum pvsync_counter counter, u64 amount)
+{
+	vcpu->arch.pvsync.counters[counter] += amount;
+	__pvsync_add(counter, amount);
+}
+
+#endif /* _KVM_X86_PVSYNC_COUNT_H */

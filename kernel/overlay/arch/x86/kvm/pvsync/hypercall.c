@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The hypercalls of pvsync, see docs/abi/hypercalls.rst of the project. */
+#include <linux/kvm_host.h>
+#include <linux/kvm_para.h>
+
+#include <linux/pvsync/abi.h>
+
+#include "spin.h"
+#include "tlb.h"
+
+static unsigned long features(struct kvm_vcpu *vcpu)
+{
+	unsigned long offered = PVSYNC_FEATURE_HELP;
+
+	if (pvsync_tlb_offered(vcpu))
+		offered |= PVSYNC_FEATURE_TLB;
+	return offered;
+}
+
+/**
+ * pvsync_hypercall - a hypercall that KVM does not know
+ * @vcpu: who makes it, in kernel mode
+ * @nr: its number
+ * @a0: its first argument
+ * @a1: its second argument
+ * @a2: its third argument
+ * @a3: its fourth argument
+ *
+ * Context: thread of @vcpu, may sleep.
+ *
+ * Return: what the guest gets: 0 or a bit mask, -KVM_ENOSYS for a number that is
+ * not pvsync's or not offered, -KVM_EINVAL for arguments that have no meaning.
+ */
+unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
+			       unsigned long a1, unsigned long a2, unsigned long a3)
+{
+	if (!READ_ONCE(pvsync_hypercalls))
+		return -KVM_ENOSYS;
+
+	switch (nr) {
+	case PVSYNC_HC_FEATURES:
+		return a0 ? -KVM_EINVAL : features(vcpu);
+	case PVSYNC_HC_HELP:
+		if (a0)
+			return -KVM_EINVAL;
+		pvsync_spin(vcpu);
+		return 0;
+	case PVSYNC_HC_TLB:
+		if (!pvsync_tlb_offered(vcpu))
+			return -KVM_ENOSYS;
+		return pvsync_tlb_shootdown(vcpu, a0, a1, a2, a3);
+	default:
+		return -KVM_ENOSYS;
+	}
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * TLB shootdown by the host: a guest names vCPUs and addresses in one hypercall,
+ * and the host sees to it that none of them uses an old translation from then
+ * on. After J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4.
+ *
+ * The paper sends an interrupt to the CPU of each target, whose handler
+ * invalidates, and waits for all handlers. Here the handler does nothing: what
+ * is to be flushed is noted with the target, the interrupt only drives it out of
+ * the guest, and it flushes on its own way back in. The caller has less to wait
+ * for, targets that do not run cost no interrupt, and requests of several
+ * callers become one flush.
+ *
+ * Why no target uses an old translation once the hypercall has returned:
+ *
+ *	caller, shootdown()			target, vcpu_enter_guest()
+ *	-------------------			--------------------------
+ *	[guest] entry of the page table = new
+ *	[S]   range -> tlb, under the lock
+ *	[RmW] bit in requests			[RmW] bit in requests -> 0
+ *					(1)	[L]   tlb, under the lock; flush
+ *	      MB				[S]   mode = IN_GUEST_MODE
+ *	[L]   mode				      MB
+ *	      not OUTSIDE_GUEST_MODE:	(2)	[L]   requests: bit set? back to (1)
+ *	      interrupt its CPU, wait	(3)	      run the guest
+ *	      until it is taken		(4)	[S]   mode = OUTSIDE_GUEST_MODE
+ *						      interrupts on
+ *
+ * Interrupts are off on the target's CPU from before its store to mode until
+ * after (4). If the target's (2) does not see the bit, the caller sees a mode
+ * other than OUTSIDE_GUEST_MODE, as both have a barrier between their store and
+ * their load; the interrupt is not taken before (4), and the next entry goes
+ * through (1). If the caller sees OUTSIDE_GUEST_MODE, either (4) has passed or
+ * the next (2) sees the bit. The list is filled before the bit is set and
+ * emptied after it is cleared, so a target that finds its list empty has been
+ * flushed by the entry that emptied it.
+ *
+ * A target whose thread is preempted, sleeps or is in user mode is outside of
+ * the guest, and has no interrupt sent: the caller never waits for a scheduler.
+ *
+ * If the thread moves to another CPU and enters the guest there, KVM gives it a
+ * new address space identifier or flushes all, so what it has left in the TLB of
+ * the former CPU is never used again. But on AMD processors KVM notices a move at
+ * the entry only: a thread that flushes elsewhere and comes back before it enters
+ * would meet its old translations. So single addresses are flushed with
+ * preemption disabled, on the CPU where the vCPU was last in the guest, and
+ * everything is flushed if that is not this one; a flush of everything is noted
+ * in the vCPU's control block and done by the entry itself, wherever that is.
+ *
+ * An instruction of the target that the host emulates may have been translated
+ * before the call and have its effect after it. KVM's own flush for preempted
+ * vCPUs and Hyper-V's share this; instructions on memory of the guest are
+ * hardly ever emulated, and to wait for them would be to wait for the scheduler.
+ *
+ * What is flushed. By address only if no more than MAX_PAGES are asked for
+ * until the target enters, the bound up to which Linux prefers single pages for
+ * itself (tlb_single_page_flush_ceiling): INVVPID and INVLPGA cost about what
+ * INVLPG does, and what a full flush costs the guest is to load its translations
+ * again through two dimensions of page tables. Never by address:
+ *
+ * - where a vCPU runs a guest of its own: the translations meant are those of
+ *   the outer one, which its address space identifier may not show now;
+ * - on AMD processors if the guest uses PCIDs. Its kernel expects the address to
+ *   go from all of them: it relies on that while it switches address spaces.
+ *   INVVPID says that it does that; INVLPGA does not say so.
+ *
+ * A guest asks for all when it has freed page tables, as flushing one address by
+ * its identifier need not drop the upper levels for others, which INVLPG does.
+ *
+ * The guest is not trusted. It names at most PVSYNC_TLB_TARGETS vCPUs of its own
+ * VM, in registers; one unknown name and nothing is done. Nothing is allocated,
+ * every loop has a constant bound, no lock is held while waiting. What a flood
+ * of requests costs others is an interrupt on CPUs that run this VM's vCPUs in
+ * guest mode, as with interrupts between its vCPUs.
+ */
+#include <linux/bitmap.h>
+#include <linux/kvm_host.h>
+#include <linux/bit_spinlock.h>
+#include <linux/kvm_para.h>
+#include <linux/nospec.h>
+#include <linux/sched/clock.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/host.h>
+
+#include "../kvm_cache_regs.h"
+#include "../lapic.h"
+#include "../x86.h"
+
+#include "count.h"
+#include "tlb.h"
+
+#define MAX_PAGES	33
+
+/**
+ * struct shootdown - one hypercall
+ * @range: what to flush; no pages for all
+ * @targets: whose translations, by index of the vCPU
+ * @asked: sequence number of the request for each bit in @targets
+ */
+struct shootdown {
+	struct pvsync_tlb_range	range;
+	DECLARE_BITMAP(targets, KVM_MAX_VCPUS);
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+	u64			asked[PVSYNC_TLB_TARGETS];
+#endif
+};
+
+/**
+ * pvsync_tlb_offered - whether a guest may have its translations flushed
+ * @vcpu: one of its vCPUs
+ *
+ * Not with shadow paging, where a flush has to bring KVM's page tables up to
+ * date as well, and not without the interrupt controllers that name the vCPUs.
+ *
+ * Context: any.
+ */
+bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
+{
+	return READ_ONCE(pvsync_shootdown) && tdp_enabled && lapic_in_kernel(vcpu);
+}
+
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+
+static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
+{
+	shot->asked[n] = ++tlb->asked;
+}
+
+static void note_done(struct pvsync_tlb *tlb)
+{
+	WRITE_ONCE(tlb->done, tlb->asked);
+}
+
+static void note_returned(struct kvm *kvm, const struct shootdown *shot)
+{
+	unsigned int n = 0;
+	unsigned long i;
+
+	for_each_set_bit(i, shot->targets, KVM_MAX_VCPUS) {
+		struct pvsync_tlb *tlb = &kvm_get_vcpu(kvm, i)->arch.pvsync.tlb;
+		s64 old = atomic64_read(&tlb->returned);
+		s64 asked = shot->asked[n++];
+
+		while (old < asked && !atomic64_try_cmpxchg(&tlb->returned, &old, asked))
+			;
+	}
+}
+
+/**
+ * pvsync_assert_flushed - warn if a vCPU ran with translations it had to flush
+ * @vcpu: the vCPU, just out of the guest, still IN_GUEST_MODE
+ *
+ * A request that came while the vCPU ran cannot have returned yet, as the caller
+ * waits for an interrupt that this CPU does not take before this. So if a
+ * request has returned that is not done, the vCPU has run past its return.
+ *
+ * Context: interrupts disabled, before the vCPU's mode says that it is outside.
+ */
+void pvsync_assert_flushed(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_tlb *tlb = &vcpu->arch.pvsync.tlb;
+	s64 returned = atomic64_read(&tlb->returned);
+
+	WARN_ONCE(returned > (s64)tlb->done,
+		  "pvsync: vCPU %d ran past shootdown %lld, flushed %llu\n",
+		  vcpu->vcpu_id, returned, tlb->done);
+}
+
+#else
+
+static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb) { }
+static void note_done(struct pvsync_tlb *tlb) { }
+static void note_returned(struct kvm *kvm, const struct shootdown *shot) { }
+
+#endif /* CONFIG_PVSYNC_DEBUG_TLB */
+
+/* Bit 0 of the lock; held for a few dozen instructions, never in an interrupt. */
+static void tlb_lock(struct pvsync_tlb *tlb) __acquires(bitlock)
+{
+	bit_spin_lock(0, &tlb->lock);
+}
+
+static void tlb_unlock(struct pvsync_tlb *tlb) __releases(bitlock)
+{
+	bit_spin_unlock(0, &tlb->lock);
+}
+
+/* Add @range to what has to be flushed; whether there was something already. */
+static bool note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *range)
+{
+	bool merged = tlb->all || tlb->nr;
+
+	if (tlb->all)
+		return merged;
+	if (!range->pages || range->pages > MAX_PAGES - tlb->pages ||
+	    tlb->nr == PVSYNC_TLB_RANGES) {
+		tlb->all = true;
+		return merged;
+	}
+	tlb->ranges[tlb->nr++] = *range;
+	tlb->pages += range->pages;
+	return merged;
+}
+
+/* Whether the instructions that flush one address do what the guest expects. */
+static bool by_address(struct kvm_vcpu *vcpu)
+{
+	return !boot_cpu_has(X86_FEATURE_SVM) || !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE);
+}
+
+/* On the CPU where @vcpu was last in the guest, which holds its translations. */
+static void flush_ranges(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
+{
+	unsigned int i;
+	u32 page;
+
+	for (i = 0; i < todo->nr; i++) {
+		const struct pvsync_tlb_range *range = &todo->ranges[i];
+
+		for (page = 0; page < range->pages; page++)
+			kvm_x86_call(flush_tlb_gva)(vcpu, range->start +
+						    ((u64)page << range->shift));
+	}
+	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
+}
+
+static bool flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
+{
+	bool here;
+
+	if (todo->all || !by_address(vcpu))
+		return false;
+	preempt_disable();
+	here = vcpu->arch.last_vmentry_cpu == smp_processor_id();
+	if (here)
+		flush_ranges(vcpu, todo);
+	preempt_enable();
+	return here;
+}
+
+/**
+ * pvsync_flush_tlb - flush what other vCPUs have asked a vCPU to flush
+ * @vcpu: the vCPU, after its KVM_REQ_PVSYNC_TLB was cleared
+ *
+ * Context: thread of @vcpu, on the way into the guest, interrupts enabled.
+ */
+void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_tlb *tlb = &vcpu->arch.pvsync.tlb;
+	struct pvsync_tlb todo;
+
+	tlb_lock(tlb);
+	todo = *tlb;
+	tlb->all = false;
+	tlb->nr = 0;
+	tlb->pages = 0;
+	note_done(tlb);
+	tlb_unlock(tlb);
+
+	if (!todo.all && !todo.nr)
+		return;
+	++vcpu->stat.tlb_flush;
+	if (is_guest_mode(vcpu)) {
+		kvm_x86_call(flush_tlb_all)(vcpu);
+		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
+	} else if (!flushed_by_address(vcpu, &todo)) {
+		kvm_x86_call(flush_tlb_guest)(vcpu);
+		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
+	}
+}
+
+/* What the target does now; it may do something else when this returns. */
+static enum pvsync_counter state_of(struct kvm_vcpu *target)
+{
+	if (READ_ONCE(target->mode) != OUTSIDE_GUEST_MODE)
+		return PVSYNC_tlb_running;
+	if (READ_ONCE(target->ready))
+		return PVSYNC_tlb_preempted;
+	if (READ_ONCE(target->stat.generic.blocking))
+		return PVSYNC_tlb_halted;
+	return PVSYNC_tlb_in_host;
+}
+
+static bool parse_range(struct kvm_vcpu *me, u64 where, u64 what,
+			struct pvsync_tlb_range *range)
+{
+	u64 size;
+
+	range->pages = where >> PVSYNC_TLB_PAGES_SHIFT;
+	range->shift = what & PVSYNC_TLB_SIZE_MASK;
+	range->start = what & ~PVSYNC_TLB_SIZE_MASK;
+	if (!range->pages)
+		return !what;
+	if (range->shift != PAGE_SHIFT && range->shift != PMD_SHIFT && range->shift != PUD_SHIFT)
+		return false;
+	/* 32 bits and 30 bits: no overflow. */
+	size = (u64)range->pages << range->shift;
+	return range->start + size - 1 > range->start &&
+	       !is_noncanonical_invlpg_address(range->start, me) &&
+	       !is_noncanonical_invlpg_address(range->start + size - 1, me);
+}
+
+static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, unsigned long *targets)
+{
+	unsigned long named[] = { low, high };
+	struct kvm_apic_map *map;
+	bool all_known;
+	unsigned long i;
+
+	BUILD_BUG_ON(BITS_PER_TYPE(named) != PVSYNC_TLB_TARGETS);
+
+	rcu_read_lock();
+	map = rcu_dereference(kvm->arch.apic_map);
+	all_known = map;
+	for_each_set_bit(i, named, PVSYNC_TLB_TARGETS) {
+		u64 id = (u64)base + i;
+		struct kvm_lapic *apic = NULL;
+
+		if (map && id <= map->max_apic_id)
+			apic = map->phys_map[array_index_nospec(id, (u64)map->max_apic_id + 1)];
+		if (!apic) {
+			all_known = false;
+			break;
+		}
+		__set_bit(apic->vcpu->vcpu_idx, targets);
+	}
+	rcu_read_unlock();
+	return all_known;
+}
+
+static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
+{
+	unsigned int n = 0;
+	unsigned long i;
+
+	for_each_set_bit(i, shot->targets, KVM_MAX_VCPUS) {
+		struct kvm_vcpu *target = kvm_get_vcpu(me->kvm, i);
+		struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
+		bool merged;
+
+		pvsync_count_for(me, state_of(target), 1);
+		tlb_lock(tlb);
+		merged = note_range(tlb, &shot->range);
+		note_asked(shot, n++, tlb);
+		tlb_unlock(tlb);
+		if (merged)
+			pvsync_count_for(me, PVSYNC_tlb_merged, 1);
+	}
+}
+
+/* A clock, ns, that stands still while this thread waits for a CPU. */
+static u64 ran_until_now(void)
+{
+	return local_clock() - current->sched_info.run_delay;
+}
+
+/**
+ * pvsync_tlb_shootdown - have vCPUs flush translations before they run again
+ * @me: who asks
+ * @low: targets, a bit for each APIC ID from the base on
+ * @high: 64 more
+ * @where: the base and the number of pages, see <linux/pvsync/abi.h>
+ * @what: the first page and the size of the pages
+ *
+ * Context: thread of @me, interrupts enabled; waits for other CPUs to take an
+ * interrupt.
+ *
+ * Return: 0, or -KVM_EINVAL for a vCPU that does not exist or a range that no
+ * address space has; nothing is flushed then.
+ */
+long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what)
+{
+	struct shootdown shot = { };
+	u64 start = ran_until_now();
+
+	pvsync_count_for(me, PVSYNC_tlb_calls, 1);
+	if (!parse_range(me, where, what, &shot.range) ||
+	    !find_targets(me->kvm, low, high, (u32)where, shot.targets)) {
+		pvsync_count_for(me, PVSYNC_tlb_refused, 1);
+		return -KVM_EINVAL;
+	}
+	ask_targets(me, &shot);
+	if (!pvsync_busted_tlb())
+		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);
+	note_returned(me->kvm, &shot);
+	pvsync_count_for(me, PVSYNC_tlb_ns, ran_until_now() - start);
+	return 0;
+}

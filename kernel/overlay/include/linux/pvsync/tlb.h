@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_TLB_H
+#define _LINUX_PVSYNC_TLB_H
+
+/* TLB shootdown by the host: what arch/x86/mm/tlb.c calls. See kernel/pvsync/tlb.c. */
+
+#include <linux/types.h>
+
+#ifdef CONFIG_PVSYNC_TLB
+
+#include <linux/jump_label.h>
+
+DECLARE_STATIC_KEY_FALSE(pvsync_shoot4u_key);
+bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
+
+/**
+ * pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs through the host
+ * @start: first address
+ * @end: end of the range, TLB_FLUSH_ALL for all
+ *
+ * Context: as flush_tlb_kernel_range(): interrupts enabled.
+ *
+ * Return: whether it is done; if not, nothing has been.
+ */
+static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
+{
+	return static_branch_unlikely(&pvsync_shoot4u_key) &&
+	       __pvsync_flush_tlb_kernel(start, end);
+}
+
+#else
+
+static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
+{
+	return false;
+}
+
+#endif /* CONFIG_PVSYNC_TLB */
+
+#endif /* _LINUX_PVSYNC_TLB_H */

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * TLB shootdown, the guest's side: pvsync.tlb= chooses how other CPUs are made
+ * to flush.
+ *
+ *   ipi	interrupts, as on hardware; the caller waits for every handler
+ *   kvmtlb	KVM's own: as ipi, but CPUs that the host has marked as preempted
+ *		flush when they run again, and are not waited for
+ *   shoot4u	one hypercall; the host flushes, and nobody is waited for. After
+ *		J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4
+ *
+ * With shoot4u the other CPUs do not run flush_tlb_func(), so none of their
+ * bookkeeping in cpu_tlbstate changes. Why that is correct:
+ *
+ * TLB generations. ctxs[].tlb_gen says what a CPU has caught up to at least: no
+ * translation in its TLB is older. A flush it does not know of leaves that true.
+ * When it next handles a flush, or switches to the address space, it finds
+ * itself behind, flushes all of the address space and catches up. The price is
+ * that a CPU's next flush of its own is a full one. The generation itself was
+ * advanced by the caller, before this; arch_tlbbatch_flush() did so for each page.
+ *
+ * Switching address spaces. A CPU that switches sets its bit in mm_cpumask(), then
+ * reads the generation; a caller advances the generation, then reads the mask
+ * (all with full barriers). If the caller misses the bit, the CPU sees the new
+ * generation and flushes. If it sees the bit, the host flushes the CPU wherever
+ * it is in switch_mm_irqs_off(). It may go on with an ASID that it found up to date
+ * before: so the flush has to take translations of all PCIDs with it, not of
+ * the current one alone, and it does: the host flushes by VPID or ASID, or, by
+ * address, with an instruction that says it spans all PCIDs.
+ *
+ * Page-table isolation. The user half of an address space has PCIDs of its own;
+ * the same holds for them, so that invalidate_user_asid() has nothing to note.
+ *
+ * Lazy TLB. A CPU that runs a kernel thread on a borrowed address space is left
+ * out unless page tables are freed, as native_flush_tlb_multi() leaves it out:
+ * it clears is_lazy, then reads the generation before it goes back. If page
+ * tables are freed, it is flushed without being told to leave: its CR3 still
+ * points to the top level, which outlives the last borrower, and whose entries
+ * for the freed tables were cleared before; what led past that was in its
+ * paging-structure cache, and that is flushed.
+ *
+ * Freed page tables. The host is asked for a full flush: INVLPG empties the
+ * paging-structure caches for every address, and Linux relies on that; a flush of
+ * one address by its VPID or ASID only promises it for that address. Walkers
+ * without a lock (gup_fast) hold freed tables off by having interrupts disabled,
+ * which holds back an interrupt, but not the host: so page tables are freed by
+ * RCU from the first one on, as with kvmtlb.
+ *
+ * Kernel addresses. flush_tlb_kernel_range() and flush_tlb_all() ask for a full
+ * flush, global translations included: after vmalloc has put a huge page in the
+ * place of a table, one INVLPG is to empty the paging-structure caches for the
+ * whole of it (pud_free_pmd_page()). The host's flush spans all PCIDs, so that
+ * invalidate_other is not needed. Flushes that come with other work for a CPU
+ * (cpa_flush(), text_poke()) stay with interrupts.
+ *
+ * CPUs that come up have flushed all; CPUs that went down have left every address
+ * space, and flushing them does no harm.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/cpumask.h>
+#include <linux/init.h>
+#include <linux/irq_work.h>
+#include <linux/kvm_para.h>
+#include <linux/mm.h>
+#include <linux/smp.h>
+
+#include <asm/paravirt.h>
+#include <asm/smp.h>
+#include <asm/tlb.h>
+#include <asm/tlbflush.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/count.h>
+#include <linux/pvsync/tlb.h>
+
+#include "guest.h"
+#include "tlb.h"
+
+DEFINE_STATIC_KEY_FALSE(pvsync_shoot4u_key);
+
+const char * const pvsync_tlb_names[] = {
+	[PVSYNC_TLB_IPI]	= "ipi",
+	[PVSYNC_TLB_KVMTLB]	= "kvmtlb",
+	[PVSYNC_TLB_SHOOT4U]	= "shoot4u",
+};
+
+typedef void (*flush_fn)(const struct cpumask *cpumask, const struct flush_tlb_info *info);
+
+/* As tlb_single_page_flush_ceiling, which is private to arch/x86/mm. */
+#define MAX_LOCAL_PAGES	33UL
+
+/* What the kernel chose by itself. */
+static flush_fn stock_flush __ro_after_init;
+
+static enum pvsync_tlb_mechanism mechanism __read_mostly;
+
+static enum pvsync_tlb_mechanism stock_mechanism(void)
+{
+	return stock_flush == native_flush_tlb_multi ? PVSYNC_TLB_IPI : PVSYNC_TLB_KVMTLB;
+}
+
+/**
+ * struct group - targets of one hypercall
+ * @named: a bit for each, from @base on
+ * @base: APIC ID of the first bit
+ * @where: base and number of pages as the host wants them
+ * @what: the pages as the host wants them
+ */
+struct group {
+	unsigned long	named[PVSYNC_TLB_TARGETS / BITS_PER_LONG];
+	u32		base;
+	u64		where;
+	u64		what;
+};
+
+static void shootdown_refused(struct irq_work *work)
+{
+	pr_warn("the host does not flush translations any more, %s does it from now on\n",
+		pvsync_tlb_names[READ_ONCE(mechanism)]);
+}
+
+static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(shootdown_refused);
+
+/* A guest that was moved to a host without pvsync, or an admin's no. */
+static void give_up(void)
+{
+	if (xchg(&mechanism, stock_mechanism()) == PVSYNC_TLB_SHOOT4U)
+		irq_work_queue(&shootdown_refused_work);
+}
+
+static bool ask_host(struct group *group)
+{
+	if (bitmap_empty(group->named, PVSYNC_TLB_TARGETS))
+		return true;
+	if (kvm_hypercall4(PVSYNC_HC_TLB, group->named[0], group->named[1],
+			   group->where | group->base, group->what)) {
+		give_up();
+		return false;
+	}
+	__pvsync_count(PVSYNC_tlb_hypercalls);
+	bitmap_zero(group->named, PVSYNC_TLB_TARGETS);
+	return true;
+}
+
+/* Name @cpu to the host, and ask it first if @cpu is too far from the others. */
+static bool name_cpu(struct group *group, int cpu)
+{
+	u32 id = per_cpu(x86_cpu_to_apicid, cpu);
+	u32 base = round_down(id, PVSYNC_TLB_TARGETS);
+
+	if (base != group->base) {
+		if (!ask_host(group))
+			return false;
+		group->base = base;
+	}
+	__set_bit(id - base, group->named);
+	return true;
+}
+
+static void set_range(struct group *group, const struct flush_tlb_info *info)
+{
+	unsigned long start = info->start & PAGE_MASK;
+
+	if (info->end == TLB_FLUSH_ALL || info->freed_tables ||
+	    (info->stride_shift != PAGE_SHIFT && info->stride_shift != PMD_SHIFT &&
+	     info->stride_shift != PUD_SHIFT))
+		return;
+	group->where = DIV_ROUND_UP(info->end - start, 1UL << info->stride_shift)
+		       << PVSYNC_TLB_PAGES_SHIFT;
+	group->what = start | info->stride_shift;
+}
+
+/*
+ * Context: preemption disabled, interrupts enabled, as all of flush_tlb_multi().
+ * On failure some CPUs may have been flushed, which does no harm.
+ */
+static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *info)
+{
+	struct group group = { };
+	int cpu, me = smp_processor_id();
+
+	set_range(&group, info);
+	for_each_cpu(cpu, cpumask) {
+		if (cpu == me)
+			continue;
+		if (!info->freed_tables && per_cpu(cpu_tlbstate_shared.is_lazy, cpu))
+			continue;
+		if (!name_cpu(&group, cpu))
+			return false;
+	}
+	if (!ask_host(&group))
+		return false;
+	if (cpumask_test_cpu(me, cpumask))
+		native_flush_tlb_multi(cpumask_of(me), info);
+	else
+		count_vm_tlb_event(NR_TLB_REMOTE_FLUSH);
+	return true;
+}
+
+static void flush_by_mechanism(enum pvsync_tlb_mechanism by, const struct cpumask *cpumask,
+			       const struct flush_tlb_info *info)
+{
+	if (by == PVSYNC_TLB_SHOOT4U && shoot4u(cpumask, info))
+		return;
+	if (by == PVSYNC_TLB_IPI)
+		native_flush_tlb_multi(cpumask, info);
+	else
+		stock_flush(cpumask, info);
+}
+
+static void pvsync_flush_tlb_multi(const struct cpumask *cpumask,
+				   const struct flush_tlb_info *info)
+{
+	enum pvsync_tlb_mechanism by = READ_ONCE(mechanism);
+	struct pvsync_tlb_timer timer;
+
+	if (!static_branch_unlikely(&pvsync_tlb_stat_key)) {
+		flush_by_mechanism(by, cpumask, info);
+		return;
+	}
+	__pvsync_count(PVSYNC_tlb_flushes);
+	pvsync_tlb_timer_start(&timer);
+	flush_by_mechanism(by, cpumask, info);
+	pvsync_tlb_timer_stop(&timer, by);
+}
+
+static void flush_kernel_here(unsigned long start, unsigned long end)
+{
+	unsigned long addr, flags;
+
+	local_irq_save(flags);
+	if (end == TLB_FLUSH_ALL || end - start > MAX_LOCAL_PAGES << PAGE_SHIFT) {
+		__flush_tlb_all();
+	} else {
+		for (addr = start; addr < end; addr += PAGE_SIZE)
+			flush_tlb_one_kernel(addr);
+	}
+	local_irq_restore(flags);
+}
+
+/**
+ * __pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs through the host
+ * @start: first address
+ * @end: end of the range, TLB_FLUSH_ALL for all
+ *
+ * Context: as flush_tlb_kernel_range(): interrupts enabled.
+ *
+ * Return: whether it is done.
+ */
+bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
+{
+	struct group group = { };
+	bool done = false;
+	int cpu, me;
+
+	me = get_cpu();
+	if (READ_ONCE(mechanism) != PVSYNC_TLB_SHOOT4U)
+		goto out;
+	for_each_online_cpu(cpu) {
+		if (cpu != me && !name_cpu(&group, cpu))
+			goto out;
+	}
+	done = ask_host(&group);
+	if (done)
+		flush_kernel_here(start, end);
+out:
+	put_cpu();
+	return done;
+}
+
+static void __init start_shoot4u(void)
+{
+	const char *reason = pvsync_host_lacks(PVSYNC_FEATURE_TLB);
+
+	if (reason) {
+		mechanism = stock_mechanism();
+		pr_info("pvsync.tlb=shoot4u is %s here: %s\n", pvsync_tlb_names[mechanism],
+			reason);
+		return;
+	}
+	/* See "Freed page tables" above. */
+	pv_ops.mmu.tlb_remove_table = tlb_remove_table;
+	static_branch_enable(&pvsync_shoot4u_key);
+}
+
+static void __init start_kvmtlb(void)
+{
+	if (stock_mechanism() == PVSYNC_TLB_KVMTLB)
+		return;
+	mechanism = PVSYNC_TLB_IPI;
+	pr_info("pvsync.tlb=kvmtlb is ipi here: the host does not offer it\n");
+}
+
+/*
+ * Handled after the kernel has made its own choice, which follows the early
+ * parameters, and before the alternatives turn it into a direct call; there is
+ * one CPU. The last pvsync.tlb= counts.
+ */
+static int __init parse_tlb(char *arg)
+{
+	int wanted = match_string(pvsync_tlb_names, ARRAY_SIZE(pvsync_tlb_names), arg);
+
+	if (wanted < 0) {
+		pr_warn("pvsync.tlb=%s is not known, nothing changes; use ipi, kvmtlb or shoot4u\n",
+			arg);
+		return 1;
+	}
+	if (!stock_flush)
+		stock_flush = pv_ops.mmu.flush_tlb_multi;
+	mechanism = wanted;
+	if (wanted == PVSYNC_TLB_SHOOT4U)
+		start_shoot4u();
+	else if (wanted == PVSYNC_TLB_KVMTLB)
+		start_kvmtlb();
+	pv_ops.mmu.flush_tlb_multi = pvsync_flush_tlb_multi;
+	pr_info("TLB shootdown: %s\n", pvsync_tlb_names[mechanism]);
+	return 1;
+}
+__setup("pvsync.tlb=", parse_tlb);

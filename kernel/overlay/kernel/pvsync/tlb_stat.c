@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How long flushes of other CPUs' translations take, in debugfs:
+ *
+ *   pvsync/tlb_stat	1 while they are timed, else 0
+ *   pvsync/tlb_latency	for each mechanism that flushed:
+ *
+ *			mechanism NAME
+ *			calls NUMBER
+ *			wall_ns SUM MAX		as the caller saw it
+ *			ran_ns SUM MAX		without its own stolen time
+ *			LOWER WALL RAN		calls by length, for each bin that
+ *						has any: from LOWER ns on
+ *
+ *			Bins are 1 ns wide below 8 ns, and above it there are 8 of
+ *			equal width in each power of two, so that percentiles are
+ *			exact to 12.5 % or better. Writing 0 clears it.
+ *
+ * The paper shows mean and maximum (table 1) and distribution (figures 3 and 5).
+ */
+#include <linux/bitops.h>
+#include <linux/cpumask.h>
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/kstrtox.h>
+#include <linux/minmax.h>
+#include <linux/percpu.h>
+#include <linux/sched/clock.h>
+#include <linux/seq_file.h>
+
+#include <asm/paravirt.h>
+
+#include "counters.h"
+#include "tlb.h"
+
+DEFINE_STATIC_KEY_FALSE(pvsync_tlb_stat_key);
+
+#define LINEAR_BITS	3			/* 8 bins for each power of two */
+#define LINEAR		(1U << LINEAR_BITS)
+#define LAST_POWER	40			/* 2^40 ns: 18 minutes, and all above */
+#define BINS		(LINEAR + (LAST_POWER - LINEAR_BITS + 1) * LINEAR)
+
+/* Lengths of the calls, by one clock. */
+struct lengths {
+	u64	sum;
+	u64	max;
+	u32	bins[BINS];
+};
+
+struct latency {
+	u64		calls;
+	struct lengths	wall;
+	struct lengths	ran;
+};
+
+static DEFINE_PER_CPU(struct latency [PVSYNC_NR_TLB_MECHANISMS], latencies);
+
+static unsigned int bin_of(u64 ns)
+{
+	unsigned int power;
+
+	if (ns < LINEAR)
+		return ns;
+	power = fls64(ns) - 1;
+	if (power > LAST_POWER)
+		return BINS - 1;
+	return (power - LINEAR_BITS + 1) * LINEAR + ((ns >> (power - LINEAR_BITS)) & (LINEAR - 1));
+}
+
+static u64 lower_of(unsigned int bin)
+{
+	if (bin < LINEAR)
+		return bin;
+	return (u64)(LINEAR + bin % LINEAR) << (bin / LINEAR - 1);
+}
+
+static void note(struct lengths *lengths, u64 ns)
+{
+	lengths->sum += ns;
+	lengths->max = max(lengths->max, ns);
+	lengths->bins[bin_of(ns)]++;
+}
+
+/**
+ * pvsync_tlb_timer_start - a flush begins
+ * @timer: for pvsync_tlb_timer_stop()
+ *
+ * Context: preemption disabled.
+ */
+void pvsync_tlb_timer_start(struct pvsync_tlb_timer *timer)
+{
+	timer->stolen = paravirt_steal_clock(smp_processor_id());
+	timer->wall = local_clock();
+}
+
+/**
+ * pvsync_tlb_timer_stop - it has ended: note how long it took
+ * @timer: its start
+ * @mechanism: how other CPUs were made to flush
+ *
+ * Context: as pvsync_tlb_timer_start(), on the same CPU; no flush interrupts
+ * another one.
+ */
+void pvsync_tlb_timer_stop(const struct pvsync_tlb_timer *timer,
+			   enum pvsync_tlb_mechanism mechanism)
+{
+	struct latency *latency = this_cpu_ptr(&latencies[mechanism]);
+	s64 wall = max_t(s64, local_clock() - timer->wall, 0);
+	s64 stolen = paravirt_steal_clock(smp_processor_id()) - timer->stolen;
+
+	latency->calls++;
+	note(&latency->wall, wall);
+	/* The host's clock and this one are not read at the same instant. */
+	note(&latency->ran, clamp_t(s64, wall - stolen, 0, wall));
+}
+
+static void show_lengths(struct seq_file *seq, enum pvsync_tlb_mechanism by, const char *name,
+			 size_t offset)
+{
+	u64 sum = 0, most = 0;
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		void *latency = per_cpu_ptr(&latencies[by], cpu);
+		struct lengths *lengths = latency + offset;
+
+		sum += READ_ONCE(lengths->sum);
+		most = max(most, READ_ONCE(lengths->max));
+	}
+	seq_printf(seq, "%s %llu %llu\n", name, sum, most);
+}
+
+static void show_bins(struct seq_file *seq, enum pvsync_tlb_mechanism by)
+{
+	unsigned int bin, cpu;
+
+	for (bin = 0; bin < BINS; bin++) {
+		u64 wall = 0, ran = 0;
+
+		for_each_possible_cpu(cpu) {
+			struct latency *latency = per_cpu_ptr(&latencies[by], cpu);
+
+			wall += READ_ONCE(latency->wall.bins[bin]);
+			ran += READ_ONCE(latency->ran.bins[bin]);
+		}
+		if (wall || ran)
+			seq_printf(seq, "%llu %llu %llu\n", lower_of(bin), wall, ran);
+	}
+}
+
+static int latency_show(struct seq_file *seq, void *unused)
+{
+	unsigned int by, cpu;
+
+	for (by = 0; by < PVSYNC_NR_TLB_MECHANISMS; by++) {
+		u64 calls = 0;
+
+		for_each_possible_cpu(cpu)
+			calls += READ_ONCE(per_cpu_ptr(&latencies[by], cpu)->calls);
+		if (!calls)
+			continue;
+		seq_printf(seq, "mechanism %s\ncalls %llu\n", pvsync_tlb_names[by], calls);
+		show_lengths(seq, by, "wall_ns", offsetof(struct latency, wall));
+		show_lengths(seq, by, "ran_ns", offsetof(struct latency, ran));
+		show_bins(seq, by);
+	}
+	return 0;
+}
+
+static void clear_here(void *unused)
+{
+	memset(this_cpu_ptr(&latencies), 0, sizeof(latencies));
+}
+
+static ssize_t latency_write(struct file *file, const char __user *buf, size_t count,
+			     loff_t *pos)
+{
+	unsigned int value;
+	int err = kstrtouint_from_user(buf, count, 10, &value);
+
+	if (err)
+		return err;
+	if (value)
+		return -EINVAL;
+	on_each_cpu(clear_here, NULL, 1);
+	return count;
+}
+DEFINE_SHOW_STORE_ATTRIBUTE(latency);
+
+static int __init pvsync_tlb_stat_init(void)
+{
+	struct dentry *dir = pvsync_debugfs();
+
+	debugfs_create_file("tlb_latency", 0600, dir, NULL, &latency_fops);
+	pvsync_create_switch("tlb_stat", dir, &pvsync_tlb_stat_key);
+	return 0;
+}
+late_initcall(pvsync_tlb_stat_init);
