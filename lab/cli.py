@@ -53,6 +53,17 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names if value else ()
 
 
+class Observing(click.Command):
+    """A command whose option --observe may have a value, always after an equals sign.
+
+    Click would take the next word for it, as in `--observe EXPERIMENT`.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spelled = [f"{word}=all" if word == "--observe" else word for word in args]
+        return super().parse_args(ctx, spelled)
+
+
 class Counts(click.ParamType[tuple[int, ...]]):
     """1,2,3"""
 
@@ -135,7 +146,7 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
     click.echo(f"Ready: kernel {files.kernel}, QEMU {files.qemu}.")
 
 
-@group.command()
+@group.command(cls=Observing)
 @click.argument("experiment")
 @click.option("--schemes", type=Names(), help="Schemes; the first is the baseline.")
 @click.option("--vms", type=Counts(), help="Numbers of VMs at a time.")
@@ -148,8 +159,9 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
 @click.option("--timeout", type=float, help="Seconds that one run may take.")
-@click.option("--observe/--no-observe", default=None,
-              help="Keep the kernels' counters around every run.")
+@click.option("--observe", type=click.Choice(["locks", "tlb", "all"]), metavar="[=locks|tlb|all]",
+              help="Keep the kernels' counters around every run; what guests count besides.")
+@click.option("--no-observe", is_flag=True, help="Keep none.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
@@ -206,10 +218,15 @@ def run(
     _report(directory)
 
 
-def _overrides(cmd: str | None, timeout: float | None, **changes: Any) -> config.Overrides:
+def _overrides(
+    cmd: str | None, timeout: float | None, observe: Any, no_observe: bool, **changes: Any
+) -> config.Overrides:
     if cmd is not None and changes["workloads"] is not None:
         raise UsageError("Give --workload or --cmd, not both.")
-    return config.Overrides(command=cmd, timeout_s=timeout, **changes)
+    if observe and no_observe:
+        raise UsageError("Give --observe or --no-observe, not both.")
+    return config.Overrides(command=cmd, timeout_s=timeout,
+                            observe=False if no_observe else observe, **changes)
 
 
 def _in_use(directory: Path) -> bool:

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from lab import paths
 from lab.decode import DecodeError, decode, suggest
@@ -22,6 +22,8 @@ from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
 
 T = TypeVar("T")
+Wanted = bool | Literal["locks", "tlb", "all"]
+"""How `observe` is written; "all" is the same as true."""
 
 SCHEMES = paths.LAB / "schemes.toml"
 WORKLOADS = paths.LAB / "workloads"
@@ -47,7 +49,7 @@ class _ExperimentFile:
     guest_mem: int = 256
     max_repeats: int = 3
     variant: str = "lab"
-    observe: bool = False
+    observe: Wanted = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Overrides:
     boots: int | None = None
     guest_mem: int | None = None
     max_repeats: int | None = None
-    observe: bool | None = None
+    observe: Wanted | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
@@ -101,6 +103,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
                        for n in names)
         if change.timeout_s is not None:
             chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
+    wanted: Wanted = _first(change.observe, raw.observe)
     picked = select_schemes(_first(change.schemes, raw.schemes), _source(change.schemes, file))
     result = Experiment(
         name=file.stem,
@@ -115,7 +118,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
         guest_mem=_first(change.guest_mem, raw.guest_mem),
         max_repeats=_first(change.max_repeats, raw.max_repeats),
         variant=_variant(raw.variant, picked),
-        observe=_first(change.observe, raw.observe),
+        observe=True if wanted == "all" else wanted,
     )
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result

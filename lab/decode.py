@@ -70,7 +70,7 @@ def _name(value: object) -> str:
 def _value(hint: Any, value: object, key: str, strict: bool) -> Any:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _optional(hint, value, key, strict)
+        return _union(hint, value, key, strict)
     if origin is Literal:
         if value not in get_args(hint):
             choices = ", ".join(str(choice) for choice in get_args(hint))
@@ -90,12 +90,18 @@ def _value(hint: Any, value: object, key: str, strict: bool) -> Any:
     return _scalar(hint, value, key)
 
 
-def _optional(hint: Any, value: object, key: str, strict: bool) -> Any:
-    """Only `X | None` occurs in the model."""
-    if value is None:
-        return None
+def _union(hint: Any, value: object, key: str, strict: bool) -> Any:
+    """`X | None`, or the first kind that takes the value."""
     kinds = [arg for arg in get_args(hint) if arg is not type(None)]
-    return _value(kinds[0], value, key, strict)
+    if value is None and len(kinds) < len(get_args(hint)):
+        return None
+    refusals = []
+    for kind in kinds:
+        try:
+            return _value(kind, value, key, strict)
+        except DecodeError as error:
+            refusals.append(str(error))
+    raise DecodeError(", or ".join(refusals))
 
 
 def _scalar(kind: type, value: object, key: str) -> Any:

@@ -10,6 +10,11 @@ from typing import Literal
 
 Better = Literal["lower", "higher"]
 Backend = Literal["tcg", "kvm", "local"]
+Observe = bool | Literal["locks", "tlb"]
+"""What guests are made to count: nothing (False), their locks, the times of their
+remote TLB flushes, or both (True)."""
+Paper = Literal["shoot4u"]
+"""Whose published figures a report shows beside its own."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Workload:
     neighbour: str = ""
     """What all guests but the first run instead, again and again; then only
     the first one's figure counts. Empty: all run the command."""
+    paper: Paper | None = None
+    """Whose experiment it follows, for the table of flush times."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,8 @@ class Experiment:
     """How often one run may be repeated when it was invalid."""
     variant: str = "lab"
     """Kernel variant, see kernel/configs/variants.toml."""
-    observe: bool = False
-    """Whether the kernels' counters are kept around every run, see `observed`."""
+    observe: Observe = False
+    """Unless False, the kernels' counters are kept around every run, see `observed`."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,34 @@ class Manifest:
     boots: int
     baseline: str
     """Label of the first scheme."""
-    observe: bool = False
+    observe: Observe = False
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How long flushes took, nanoseconds."""
+
+    mean_ns: float
+    p50_ns: float
+    """Percentiles are exact to one bucket of the kernel's histogram: 12.5 %."""
+    p90_ns: float
+    p99_ns: float
+    max_ns: int
+
+
+@dataclass(frozen=True)
+class FlushTimes:
+    """Remote TLB flushes of one mechanism in the valid runs of a cell."""
+
+    mechanism: str
+    calls: int
+    wall: Latency
+    """As the caller saw them."""
+    ran: Latency
+    """Without the time that the host took from the caller meanwhile."""
+    buckets: tuple[tuple[int, int, int], ...]
+    """Lower bound in nanoseconds, flushes by `wall`, flushes by `ran`; see
+    `flushes.upper` for the upper bound."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +214,9 @@ class Observed:
     """The host's counters: what the runs added."""
     share_deviation: float | None
     """Distance of a VM's CPU time from the VMs' mean, at most, over it: the median of the runs."""
+    flushes: tuple[FlushTimes, ...] | None = None
+    """Of the guests whose figure counts, over all runs: all together first, then, when there
+    are several, each mechanism. None when not timed, or unknown in one guest of one run."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ such a part.
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab import stats
+from lab import flushes, stats
+from lab.flushes import Timed
 from lab.guest import guest_group
-from lab.model import RunRecord
+from lab.model import Observe, RunRecord
 
 DEBUGFS = "/sys/kernel/debug/pvsync"
 CGROUPS = "/sys/fs/cgroup"
@@ -23,6 +24,10 @@ HOST = "host"
 """Name of the host's snapshots; guests' have their own names."""
 
 HEADING = re.compile(r"==> (.+) <==")
+SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat"}
+"""What can be counted, to the kernel's file that switches it on; it costs time."""
+LINES = 9999
+"""Most of a file that a snapshot takes; `tlb_latency` may have about 1,000."""
 PAIR = re.compile(r"([a-z_][\w.]*) (\d{1,20})", re.ASCII)
 WAITS = re.compile(r"(\d{1,2}) (\d{1,20}) (\d{1,20})", re.ASCII)
 
@@ -30,15 +35,29 @@ Waits = dict[int, tuple[int, int]]
 """Bin to waits of at least 2^(bin-1) and below 2^bin cycles, and the cycles they took."""
 
 
-def switch_on() -> str:
-    """Guest command that switches the counting of locks on, where the kernel can."""
-    file = shlex.quote(f"{DEBUGFS}/lock_stat")
-    return f"[ ! -e {file} ] || echo 1 >{file}"
+def counted(observe: Observe) -> tuple[str, ...]:
+    """Which of SWITCHES an experiment wants."""
+    return tuple(what for what in SWITCHES if observe is True or observe == what)
 
 
-def guest_snapshot() -> str:
-    """Command of a guest's snapshot."""
-    return _command(f"{DEBUGFS}/counters", f"{DEBUGFS}/lock_waits")
+def switch_on(observe: Observe) -> str:
+    """Guest command that switches on what is to be counted, where the kernel can."""
+    files = shlex.join(f"{DEBUGFS}/{SWITCHES[what]}" for what in counted(observe))
+    return f'for file in {files}; do [ ! -e "$file" ] || echo 1 >"$file" || exit 1; done'
+
+
+def guest_snapshot(observe: Observe, when: str) -> str:
+    """Command of a guest's snapshot; that "before" a run clears the flush times first.
+
+    The flush times come before another file, so that a text that was cut shows it.
+    """
+    latency = f"{DEBUGFS}/tlb_latency"
+    files = {"locks": f"{DEBUGFS}/lock_waits", "tlb": latency}
+    read = _command(*(files[what] for what in reversed(counted(observe))), f"{DEBUGFS}/counters")
+    if when != "before" or "tlb" not in counted(observe):
+        return read
+    file = shlex.quote(latency)
+    return f"[ ! -e {file} ] || echo 0 >{file}; {read}"
 
 
 def host_snapshot(guests: Iterable[str]) -> str:
@@ -48,7 +67,7 @@ def host_snapshot(guests: Iterable[str]) -> str:
 
 
 def _command(*files: str) -> str:
-    return f"head -v -n 999 {shlex.join(files)} 2>/dev/null"
+    return f"head -v -n {LINES} {shlex.join(files)} 2>/dev/null"
 
 
 def file_name(name: str, when: str) -> str:
@@ -64,6 +83,7 @@ class Snapshot:
     waits: Waits | None
     cpu_usec: dict[str, int]
     """CPU group of a guest to the CPU time it got, microseconds."""
+    flushes: Timed | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +94,7 @@ class Change:
     waits: Waits | None
     """Bins with new waits alone."""
     cpu_usec: dict[str, int | None]
+    flushes: Timed | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +110,8 @@ class Observation:
     """Seconds of all the host's CPUs, from the first guest's start to the last one's end."""
     seconds: float
     """The same of one CPU."""
+    flushes: tuple[Timed | None, ...]
+    """Of each guest whose figure counts."""
 
 
 def parse(text: str) -> Snapshot:
@@ -96,20 +119,25 @@ def parse(text: str) -> Snapshot:
 
     Of a file's lines a malformed tail is left out, and so is the text's last
     line when it was cut. With a malformed line before a good one, or a name
-    that comes twice, nothing of that file is taken.
+    that comes twice, nothing of that file is taken. Flush times are taken whole
+    or not at all, and only when another file follows.
     """
     counters: dict[str, int] = {}
     waits: Waits | None = None
     cpu_usec: dict[str, int] = {}
-    for path, lines in _sections(text).items():
+    timed: Timed | None = None
+    found = _sections(text)
+    for path, lines in found.items():
         folder, _, name = path.rpartition("/")
         if name == "counters":
             counters = _pairs(lines)
         elif name == "lock_waits":
             waits = _waits(lines)
+        elif name == "tlb_latency" and path != next(reversed(found)):
+            timed = flushes.parse(lines)
         elif name == "cpu.stat" and (used := _pairs(lines).get("usage_usec")) is not None:
             cpu_usec[folder.rpartition("/")[2]] = used
-    return Snapshot(counters, waits, cpu_usec)
+    return Snapshot(counters, waits, cpu_usec, timed)
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -152,6 +180,7 @@ def between(before: Snapshot, after: Snapshot) -> Change:
         counters=_each_grown(before.counters, after.counters),
         waits=_waits_grown(before.waits, after.waits),
         cpu_usec=_each_grown(before.cpu_usec, after.cpu_usec),
+        flushes=flushes.between(before.flushes, after.flushes),
     )
 
 
@@ -177,20 +206,26 @@ def _waits_grown(before: Waits | None, after: Waits | None) -> Waits | None:
     return found
 
 
-def observation(run: RunRecord, change: Callable[[str], Change]) -> Observation:
-    """A valid run's; `change` says what was added in a guest, or in HOST."""
-    names = [guest.guest for guest in run.guests]
+def observation(run: RunRecord, change: Callable[[str], Change],
+                measured: Collection[str]) -> Observation:
+    """A valid run's; `change` says what was added in a guest, or in HOST.
+
+    `measured` are the guests whose figure counts: neighbours flush for
+    themselves, and that is no part of what the workload's flushes took.
+    """
+    changes = {guest.guest: change(guest.guest) for guest in run.guests}
     host = change(HOST)
-    used = [host.cpu_usec.get(guest_group(name)) for name in names]
+    used = [host.cpu_usec.get(guest_group(name)) for name in changes]
     began = [guest.began for guest in run.guests if guest.began is not None]
     ended = [guest.ended for guest in run.guests if guest.ended is not None]
     seconds = max(ended, default=0.0) - min(began, default=0.0)
     return Observation(
-        guests=tuple(change(name) for name in names),
+        guests=tuple(changes.values()),
         host=host.counters,
         cpu_s=tuple(None if usec is None else usec / 1e6 for usec in used),
         pcpu_s=seconds * run.pcpus,
         seconds=seconds,
+        flushes=tuple(one.flushes for name, one in changes.items() if name in measured),
     )
 
 
@@ -224,12 +259,12 @@ def share_deviation(seen: Observation) -> float | None:
     return max(abs(used / mean - 1) for used in known)
 
 
-HOST_FIGURES = ("events/s", "candidates/event", "attempted", "accepted %", "picked %",
+SPIN_FIGURES = ("events/s", "candidates/event", "attempted", "accepted %", "picked %",
                 "moved %", "ran %", "denied", "handling %", "deviation %")
-"""What `host_figures` gives."""
+"""What `spin_figures` gives."""
 
 
-def host_figures(seen: Observation) -> tuple[float | None, ...]:
+def spin_figures(seen: Observation) -> tuple[float | None, ...]:
     """What the host did about spinning vCPUs."""
     count = seen.host.get
     tried, refused = count("yield_attempted"), count("yield_refused")
@@ -245,6 +280,30 @@ def host_figures(seen: Observation) -> tuple[float | None, ...]:
         count("yield_denied"),
         _percent(count("spin_ns"), 1e9 * seen.pcpu_s),
         _percent(share_deviation(seen), 1),
+    )
+
+
+FLUSH_FIGURES = ("calls/s", "targets/call", "running %", "preempted %", "halted %", "in host %",
+                 "merged %", "full", "pages", "refused", "us/call", "handling %")
+"""What `flush_figures` gives."""
+
+
+def flush_figures(seen: Observation) -> tuple[float | None, ...]:
+    """What the host did about requests to flush the translations of other vCPUs."""
+    count = seen.host.get
+    calls = count("tlb_calls")
+    states = [count(f"tlb_{state}") for state in ("running", "preempted", "halted", "in_host")]
+    targets = _sum(states)
+    return (
+        _ratio(calls, seen.seconds),
+        _ratio(targets, calls),
+        *(_percent(state, targets) for state in states),
+        _percent(count("tlb_merged"), targets),
+        count("tlb_full"),
+        count("tlb_pages"),
+        count("tlb_refused"),
+        _ratio(count("tlb_ns"), None if calls is None else 1e3 * calls),
+        _percent(count("tlb_ns"), 1e9 * seen.pcpu_s),
     )
 
 

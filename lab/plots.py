@@ -15,10 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from lab import stats
+from lab import flushes, stats
 from lab.model import Workload
 from lab.observed import Waits
 from lab.summary import Summary, per_guest, relative_load
+from lab.table import columns
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F6000")
 """Okabe and Ito's colours, told apart with any kind of colour vision; yellow left out."""
@@ -61,6 +62,7 @@ def plots(summary: Summary) -> list[Plot]:
         if any(c.fairness for c in summary.cells if c.workload == workload.name):
             found.append(_fairness(summary, workload))
         found += _wait_plots(summary, workload)
+        found += _flush_plots(summary, workload)
     return found
 
 
@@ -222,6 +224,54 @@ def _steps(summary: Summary, workload: Workload, name: str, y_label: str,
         " Xen Summit 2008."
     )
     return _draw(f"{workload.name}-{name}", caption, (9, 4.2), draw)
+
+
+def _flush_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """The distribution of flush times for each number of VMs that has any."""
+    found = []
+    for vms in sorted(summary.results.manifest.vms):
+        lines = _flush_lines(summary, workload, vms)
+        if lines:
+            found.append(_distribution(summary, workload, vms, lines))
+    return found
+
+
+def _flush_lines(
+    summary: Summary, workload: Workload, vms: int
+) -> dict[str, list[tuple[int, float]]]:
+    """Scheme to points of its distribution: nanoseconds, share."""
+    found = {}
+    for label in _labels(summary):
+        one = flushes.whole(summary.cell(label, workload.name, vms).observed)
+        if one:
+            found[label] = flushes.distribution({n: wall for n, wall, _ in one.buckets if wall})
+    return found
+
+
+def _distribution(summary: Summary, workload: Workload, vms: int,
+                  lines: dict[str, list[tuple[int, float]]]) -> Plot:
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for index, label in enumerate(_labels(summary)):
+            if label in lines:
+                # A logarithmic axis has no 0; 1 ns is left of all that is.
+                axes.plot([max(1, ns) / 1e3 for ns, _ in lines[label]],
+                          [100 * share for _, share in lines[label]],
+                          color=_look(index)[0], linewidth=1.6, label=label)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.set_ylim(0, 100)
+        axes.set_xlabel("latency of a remote TLB flush (microseconds)")
+        axes.set_ylabel("flushes that took less (%)")
+        _legend(axes)
+
+    (head,) = columns((vms,))
+    caption = (
+        f"{workload.name}: distribution of the latency of remote TLB flushes at {head}, as their"
+        " callers saw it, over the guests whose figure counts and all runs; all mechanisms"
+        " together. As figures 3 and 5 of Ouyang, Lange and Zheng, VEE 2016."
+    )
+    return _draw(f"{workload.name}-flushes{vms}", caption, (9, 4.2), draw)
 
 
 def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:

@@ -244,7 +244,7 @@ class Session:
     def _setup(self, names: list[str], workload: Workload) -> None:
         """What a guest goes through once for a workload: its setup, one unmeasured run.
 
-        When the experiment observes, the guest counts its locks from here on.
+        When the experiment observes, the guest counts from here on.
         """
         fresh = [name for name in names if workload.name not in self._live[name].prepared]
         if not fresh:
@@ -254,7 +254,8 @@ class Session:
         steps = []
         if self.experiment.observe:
             new = [name for name in fresh if not self._live[name].prepared]
-            steps.append(("the counting of locks", new, observed.switch_on(), SETTLE))
+            switch = observed.switch_on(self.experiment.observe)
+            steps.append(("the start of the counting", new, switch, SETTLE))
         if workload.setup:
             what = f"the setup of {workload.name}"
             steps.append((what, fresh, workload.setup, workload.timeout_s))
@@ -283,7 +284,8 @@ class Session:
         """Keep the counters of these guests and of the host, if the experiment observes."""
         if not self.experiment.observe:
             return
-        answers = self._everywhere(names, when, observed.guest_snapshot(), SETTLE)
+        command = observed.guest_snapshot(self.experiment.observe, when)
+        answers = self._everywhere(names, when, command, SETTLE)
         answers[observed.HOST] = self.machine.control.call(
             "exec", argv=["sh", "-c", observed.host_snapshot(names)], timeout=SETTLE)
         folder = self.out / "raw" / run_id

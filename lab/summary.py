@@ -9,11 +9,11 @@ here too, so silence never becomes a number.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import observed, parse, stats
+from lab import flushes, observed, parse, stats
 from lab.errors import UsageError
 from lab.model import BootRecord, Cell, Manifest, Observed, RunRecord, Scheme, Workload
 from lab.observed import Observation
@@ -106,7 +106,8 @@ def load(directory: Path) -> Results:
                 f" {run.workload}, which the manifest does not have; do not mix directories."
             )
     figures = tuple(
-        _figure(directory, run, known[run.workload], manifest.observe) for run in runs.records
+        _figure(directory, run, known[run.workload], manifest.observe is not False)
+        for run in runs.records
     )
     warnings = runs.warnings + boots.warnings
     return Results(directory, manifest, figures, boots.records, warnings)
@@ -128,11 +129,11 @@ def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) 
     if len(values) != (1 if workload.neighbour else run.vms):
         return RunFigure(run, {}, None, f"{len(values)} guests reported, not {run.vms}")
     mean = stats.mean(tuple(values.values()), workload.better)
-    seen = _observation(directory, run) if observe else None
+    seen = _observation(directory, run, values) if observe else None
     return RunFigure(run, values, mean, "", seen)
 
 
-def _observation(directory: Path, run: RunRecord) -> Observation:
+def _observation(directory: Path, run: RunRecord, measured: Collection[str]) -> Observation:
     folder = (directory / run.guests[0].output).parent
 
     def snapshot(name: str, when: str) -> observed.Snapshot:
@@ -140,7 +141,8 @@ def _observation(directory: Path, run: RunRecord) -> Observation:
         return observed.parse(parse.read_text(file) if file.is_file() else "")
 
     return observed.observation(
-        run, lambda name: observed.between(snapshot(name, "before"), snapshot(name, "after")))
+        run, lambda name: observed.between(snapshot(name, "before"), snapshot(name, "after")),
+        measured)
 
 
 def summarize(results: Results) -> Summary:
@@ -204,6 +206,7 @@ def _observed(seen: Sequence[Observation]) -> Observed | None:
         waits=observed.histogram([guest.waits for guest in guests]),
         host=observed.total(one.host for one in seen),
         share_deviation=observed.middle(observed.share_deviation(one) for one in seen),
+        flushes=flushes.figures(flushes.merged(part for one in seen for part in one.flushes)),
     )
 
 

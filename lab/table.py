@@ -3,7 +3,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich import box
@@ -12,8 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import counters, observed, stats
-from lab.model import Cell, Workload
+from lab import counters, flushes, observed, stats
+from lab.model import Cell, FlushTimes, Workload
+from lab.observed import Observation
 from lab.summary import Summary
 
 REFERENCE = "ticket"
@@ -32,6 +33,53 @@ class Grid:
     rows: list[tuple[str, list[str]]]
     notes: tuple[str, ...] = ()
     """What a reader of this table alone has to know."""
+
+
+@dataclass(frozen=True)
+class _HostPart:
+    """Something that the host does for its guests, as a table of counts."""
+
+    about: str
+    counters: tuple[str, ...]
+    """How the names of its counters begin."""
+    heads: tuple[str, ...]
+    figures: Callable[[Observation], tuple[float | None, ...]]
+    """Of one run, under these heads."""
+    note: str
+
+
+HOST_PARTS = (
+    _HostPart(
+        "spinning vCPUs", ("spin_", "yield_"), observed.SPIN_FIGURES, observed.spin_figures,
+        "Medians of the runs. accepted, picked, moved, ran: of the yields attempted. handling:"
+        " spin_ns, of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from"
+        " the VMs' mean, from that mean.",
+    ),
+    _HostPart(
+        "requests to flush translations", ("tlb_",), observed.FLUSH_FIGURES,
+        observed.flush_figures,
+        "Medians of the runs. running, preempted, halted, in host, merged: of the targets. full,"
+        " pages, refused: numbers of a run. us/call: tlb_ns over tlb_calls. handling: tlb_ns, of"
+        " the time of all pCPUs.",
+    ),
+)
+OBSERVED = {
+    "locks": "counted their locks, which slows each acquisition",
+    "tlb": "timed their remote TLB flushes, which slows each of them",
+}
+"""What was counted to what that means."""
+LATENCIES = ("mean", "p50", "p90", "p99", "max")
+PAPER_SCHEMES = ("baseline", "kvmtlb", "shoot4u")
+PAPER_FLUSHES = {
+    1: ((166, 122, 28), (24_428, 9_953, 453)),
+    2: ((9_048, 5_401, 22), (194_108, 126_923, 15_034)),
+}
+"""Number of VMs to means and largest values, microseconds, by PAPER_SCHEMES:
+Ouyang, Lange and Zheng, "Shoot4U", VEE 2016, table 1."""
+PAPER_NOTE = (
+    "paper: Ouyang, Lange and Zheng, VEE 2016, table 1, for comparison only: PARSEC's dedup in"
+    " 12-vCPU guests on one socket of an Ivy Bridge Xeon, Linux 3.16, the second VM computing."
+)
 
 
 def number(value: float) -> str:
@@ -123,7 +171,13 @@ def grids(summary: Summary, workload: Workload) -> list[Grid]:
     if faster:
         title = f"{workload.name}: speed-up over {REFERENCE}, times"
         found.append(Grid(title, "scheme", heads, faster))
-    seen = (_spinning(summary, workload), _host(summary, workload), _counted(summary, workload))
+    seen = (
+        _spinning(summary, workload),
+        _flush_means(summary, workload),
+        _flush_details(summary, workload),
+        *(_host(summary, workload, part) for part in HOST_PARTS),
+        _counted(summary, workload),
+    )
     return found + [grid for grid in seen if grid.rows]
 
 
@@ -142,26 +196,85 @@ def _spinning(summary: Summary, workload: Workload) -> Grid:
     )
 
 
-def _host(summary: Summary, workload: Workload) -> Grid:
-    """Of the schemes under which the host counted anything."""
+def _host(summary: Summary, workload: Workload, did: _HostPart) -> Grid:
+    """Of the schemes under which the host counted any of that."""
     m = summary.results.manifest
     body = []
     for scheme in m.schemes:
-        cells = [summary.cell(scheme.label, workload.name, vms) for vms in m.vms]
-        if not any(any(cell.observed.host.values()) for cell in cells if cell.observed):
+        cells = [summary.cell(scheme.label, workload.name, vms).observed for vms in m.vms]
+        counted = [cell.host for cell in cells if cell]
+        if not any(value for one in counted for name, value in one.items()
+                   if name.startswith(did.counters)):
             continue
         for vms in m.vms:
             seen = summary.results.observations(scheme.label, workload.name, vms)
-            runs = [observed.host_figures(one) for one in seen]
-            medians = [observed.middle(run[i] for run in runs)
-                       for i in range(len(observed.HOST_FIGURES))]
+            runs = [did.figures(one) for one in seen]
+            medians = [observed.middle(run[i] for run in runs) for i in range(len(did.heads))]
             body.append((scheme.label, [str(vms), *map(known, medians)]))
+    return Grid(f"{workload.name}: what the host did about {did.about}", "scheme",
+                ["VMs", *did.heads], body, (did.note,))
+
+
+def _flush_means(summary: Summary, workload: Workload) -> Grid:
+    """In the form of table 1 of the Shoot4U paper, with its figures when they are asked for."""
+    m = summary.results.manifest
+    paper = PAPER_FLUSHES if workload.paper == "shoot4u" else {}
+    body: list[tuple[str, list[str]]] = []
+    for vms in m.vms:
+        cells = {scheme.label: summary.cell(scheme.label, workload.name, vms)
+                 for scheme in m.schemes}
+        times = {label: flushes.whole(cell.observed) for label, cell in cells.items()}
+        if not any(times.values()):
+            continue
+        unknown = ["-"] * len(PAPER_SCHEMES) if paper else []
+        means, most = ([f"{value:,}" for value in row] for row in paper[vms]) \
+            if vms in paper else (unknown, unknown)
+        (head,) = columns((vms,))
+        body += [
+            (f"{head}, mean", [_mean(one, times[m.baseline]) for one in times.values()] + means),
+            (f"{head}, max",
+             [known(one.wall.max_ns / 1e3 if one else None) for one in times.values()] + most),
+            (f"{head}, max ran",
+             [known(one.ran.max_ns / 1e3 if one else None) for one in times.values()] + unknown),
+        ]
+    lines: tuple[str, ...] = (
+        f"Microseconds from a flush's beginning to its end (difference from {m.baseline}), of the"
+        " guests whose figure counts. max ran: without the time that the host took from the"
+        " caller meanwhile.",
+    )
+    heads = [scheme.label for scheme in m.schemes]
+    if paper:
+        heads += [f"paper: {name}" for name in PAPER_SCHEMES]
+        lines += (PAPER_NOTE,)
+    return Grid(f"{workload.name}: latency of remote TLB flushes (us)", "guests", heads, body,
+                lines)
+
+
+def _mean(one: FlushTimes | None, base: FlushTimes | None) -> str:
+    if one is None:
+        return "-"
+    text = number(one.wall.mean_ns / 1e3)
+    if base is None or base is one or not base.wall.mean_ns:
+        return text
+    return f"{text}  ({percent(one.wall.mean_ns / base.wall.mean_ns - 1)})"
+
+
+def _flush_details(summary: Summary, workload: Workload) -> Grid:
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        for vms in m.vms:
+            seen = summary.cell(scheme.label, workload.name, vms).observed
+            for one in (seen.flushes or ()) if seen else ():
+                times = [getattr(clock, f"{name}_ns") / 1e3 for clock in (one.wall, one.ran)
+                         for name in LATENCIES]
+                body.append((scheme.label, [str(vms), one.mechanism, f"{one.calls:,}",
+                                            *map(number, times)]))
     return Grid(
-        f"{workload.name}: what the host did about spinning vCPUs",
-        "scheme", ["VMs", *observed.HOST_FIGURES], body,
-        ("Medians of the runs. accepted, picked, moved, ran: of the yields attempted. handling:"
-         " spin_ns, of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from"
-         " the VMs' mean, from that mean.",),
+        f"{workload.name}: remote TLB flushes by mechanism (us)", "scheme",
+        ["VMs", "mechanism", "calls", *LATENCIES, *(f"ran {name}" for name in LATENCIES)], body,
+        ("Sums over guests whose figure counts and runs. ran: without the time that the host took"
+         " from the caller meanwhile. Percentiles are exact to 12.5 %.",),
     )
 
 
@@ -196,14 +309,21 @@ def notes(summary: Summary) -> list[str]:
         lines.append(
             f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
         )
-    if m.observe:
-        lines.append("Observed: the guests counted their locks, which slows each acquisition;"
-                     " compare only with runs that were observed too.")
+    lines += _observed_notes(summary)
     lines += _invalid_notes(summary)
     lines += [f"Warning: {warning}." for warning in summary.results.warnings]
     if not summary.valid:
         lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
     return lines
+
+
+def _observed_notes(summary: Summary) -> list[str]:
+    what = set(observed.counted(summary.results.manifest.observe))
+    if all(cell.observed is None or cell.observed.flushes is None for cell in summary.cells):
+        what -= {"tlb"}
+    did = ", and ".join(text for name, text in OBSERVED.items() if name in what)
+    return [f"Observed: the guests {did}; compare only with runs that were observed too."] \
+        if did else []
 
 
 def _star_note(summary: Summary) -> str:

@@ -3,13 +3,14 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from lab import observed
 from lab.guest import guest_group
-from lab.model import BootRecord, GuestRun, Manifest, RunRecord, Scheme, Workload
+from lab.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
 
 HACKBENCH = Workload(
     name="hackbench",
@@ -53,12 +54,16 @@ class Counted:
     host: dict[str, int] = field(default_factory=dict)
     usec: tuple[int, ...] = ()
     """CPU time of each VM."""
+    flushes: Mapping[str, list[tuple[int, int]]] | None = None
+    """Mechanism to wall and ran times of its flushes; None: the kernel has no such file."""
 
     def write(self, folder: Path, guests: list[str]) -> None:
         """Two snapshots of each."""
         for when, share in (("before", 0), ("after", 1)):
+            timed = {} if self.flushes is None else {
+                "debug/tlb_latency": latency_lines(self.flushes if share else {})}
             for guest in guests:
-                text = sections({
+                text = sections(timed | {
                     "debug/counters": _pairs(self.guest, share),
                     "debug/lock_waits": [
                         f"{n} {number * share + 1} {cycles * share + 2}"
@@ -69,6 +74,28 @@ class Counted:
                 f"/groups/{guest_group(guest)}/cpu.stat": _pairs({"usage_usec": used}, share)
                 for guest, used in zip(guests, self.usec, strict=False)})
             (folder / observed.file_name(observed.HOST, when)).write_text(text)
+
+
+def bucket(ns: int) -> int:
+    """Lower bound of the kernel's bucket for a time; see kernel/pvsync/tlb_stat.c."""
+    if ns < 8:
+        return ns
+    power = ns.bit_length() - 1
+    return ns >> (power - 3) << (power - 3)
+
+
+def latency_lines(values: Mapping[str, list[tuple[int, int]]]) -> list[str]:
+    """The kernel's `tlb_latency` after flushes with these wall and ran times."""
+    lines = []
+    for name, pairs in values.items():
+        clocks = [[pair[place] for pair in pairs] for place in (0, 1)]
+        counts = [Counter(map(bucket, clock)) for clock in clocks]
+        lines += [f"mechanism {name}", f"calls {len(pairs)}"]
+        lines += [f"{clock}_ns {sum(times)} {max(times)}"
+                  for clock, times in zip(("wall", "ran"), clocks, strict=True)]
+        lines += [f"{lower} {counts[0][lower]} {counts[1][lower]}"
+                  for lower in sorted({*counts[0], *counts[1]})]
+    return lines
 
 
 def sections(files: dict[str, list[str]]) -> str:
@@ -98,6 +125,8 @@ class Synthetic:
     """Cells that miss their last run."""
     counted: Callable[[str, int], Counted] | None = None
     """Makes it an observed experiment: scheme and VMs to what a run adds."""
+    observe: Observe = True
+    """What is observed then."""
 
     def manifest(self) -> Manifest:
         return Manifest(
@@ -119,7 +148,7 @@ class Synthetic:
             reps=self.reps,
             boots=self.boots,
             baseline=self.schemes[0],
-            observe=self.counted is not None,
+            observe=self.observe if self.counted is not None else False,
         )
 
     def write(self, directory: Path) -> Path:

@@ -17,7 +17,7 @@ import pytest
 from lab import cli, config, images, paths
 from lab.errors import LabError, UsageError
 from lab.images import Images
-from lab.model import Experiment
+from lab.model import Experiment, Observe
 from tests.lab.synthetic import Synthetic
 
 FILES = replace(
@@ -145,10 +145,32 @@ def test_run_and_report(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argument", "observe"), [((), False), (("--observe",), True), (("--no-observe",), False)])
-def test_observe(call: Call, runner: FakeRunner, argument: tuple[str, ...], observe: bool) -> None:
-    assert call("run", "demo", "--out", "here", *argument)[0] == 0
+    ("argument", "observe"),
+    [((), False), (("--observe",), True), (("--no-observe",), False), (("--observe=all",), True),
+     (("--observe=tlb",), "tlb"), (("--observe=locks",), "locks")])
+def test_observe(
+    call: Call, runner: FakeRunner, argument: tuple[str, ...], observe: Observe
+) -> None:
+    assert call("run", "--out", "here", *argument, "demo")[0] == 0
     assert [experiment.observe for experiment, _, _ in runner.calls] == [observe]
+
+
+def test_observe_of_an_observed_experiment(call: Call, runner: FakeRunner) -> None:
+    for number, argument in enumerate((("--no-observe",), (), ("--observe=locks",))):
+        assert call("run", "tlb", "--out", f"here{number}", *argument)[0] == 0
+    assert [experiment.observe for experiment, _, _ in runner.calls] == [False, "tlb", "locks"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--observe=lock",), "'lock' is not one of 'locks', 'tlb', 'all'"),
+    (("--observe", "--no-observe"), "Give --observe or --no-observe, not both"),
+    (("--observe", "tlb"), "unexpected extra argument"),
+])
+def test_wrong_observe(
+    call: Call, runner: FakeRunner, arguments: tuple[str, ...], message: str
+) -> None:
+    status, _, err = call("run", "demo", *arguments)
+    assert status == 2 and message in err and not runner.calls
 
 
 def test_invalid_run_is_status_1(call: Call, runner: FakeRunner) -> None:
@@ -241,6 +263,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(reps=9, boots=9), "reps, boots"),
         (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
         (config.Overrides(observe=True), "observe"),
+        (config.Overrides(observe="tlb"), "observe"),
     ],
 )
 def test_resume_of_another_experiment(

@@ -147,6 +147,12 @@ def test_observe(tmp_path: Path) -> None:
         file.write_text(f"{EXPERIMENT}{line}\n")
         assert config.experiment(str(file)).observe is kept
         assert config.experiment(str(file), Overrides(observe=not kept)).observe is not kept
+    for word, said in (("locks", "locks"), ("tlb", "tlb"), ("all", True)):
+        file.write_text(f'{EXPERIMENT}observe = "{word}"\n')
+        assert config.experiment(str(file)).observe == said
+        assert config.experiment(str(file), Overrides(observe=False)).observe is False
+    assert config.experiment(str(file), Overrides(observe="tlb")).observe == "tlb"
+    assert config.experiment("tlb").observe == "tlb"
 
 
 @pytest.mark.parametrize(
@@ -156,6 +162,8 @@ def test_observe(tmp_path: Path) -> None:
         ("reps = 1", 'reps = "1"', "reps must be an integer, not a string"),
         ("reps = 1", "", "reps is missing"),
         ("reps = 1", "reps = 1\nobserve = 1", "observe must be true or false, not an integer"),
+        ("reps = 1", 'reps = 1\nobserve = "lock"',
+         "observe must be one of locks, tlb, all, not 'lock'"),
         ("vms = [1, 2]", "vms = 1", "vms must be a list, not an integer"),
         ("vms = [1, 2]", "vms = [1, 2.5]", "vms[1] must be an integer, not a number"),
         ('"pmt"', '"pmtt"', "mine.toml: there is no scheme 'pmtt', did you mean 'pmt'?"),
@@ -177,6 +185,7 @@ def test_broken_experiments(tmp_path: Path, old: str, new: str, message: str) ->
         ("timeout_s = 10", "timeout_s = 0", "timeout_s must be above 0"),
         ('command = "true"', 'command = ""', "command is empty"),
         ('command = "true"', "", "command is missing"),
+        ("timeout_s = 10", 'timeout_s = 10\npaper = "x"', "paper must be one of shoot4u, not 'x'"),
     ],
 )
 def test_broken_workloads(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -22,6 +22,7 @@ class Outer:
     items: tuple[Inner, ...] = ()
     maybe: float | None = None
     table: dict[str, str] = field(default_factory=dict)
+    either: bool | Literal["x", "y"] = False
 
 
 def test_everything_at_once() -> None:
@@ -45,12 +46,21 @@ def test_everything_at_once() -> None:
         ({"table": {"x": 1}}, "table.x must be a string"),
         ({"table": "x"}, "table must be a table, not a string"),
         ({"nmae": "n"}, "unknown key 'nmae', did you mean 'name'?"),
+        ({"maybe": "1"}, "maybe must be a number, not a string"),
+        ({"either": "z"}, "either must be true or false, not a string, or either must be one of"
+         " x, y, not 'z'"),
+        ({"either": None}, "either must be true or false, not null, or"),
     ],
 )
 def test_refusals(change: dict[str, object], message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(Outer, {"name": "n", "ratio": 1.0, **change})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [True, False, "x", "y"])
+def test_one_of_several_kinds(value: object) -> None:
+    assert decode(Outer, {"name": "n", "ratio": 1.0, "either": value}).either is value
 
 
 def test_missing_key_and_no_table() -> None:

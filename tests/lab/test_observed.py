@@ -2,25 +2,32 @@
 """From the texts of snapshots to figures, by values computed by hand."""
 
 import random
+import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab import counters, observed
-from lab.model import GuestRun, RunRecord
+from lab.flushes import Flushes, Times
+from lab.model import GuestRun, Observe, RunRecord
 from lab.observed import Change, Observation, Snapshot
 from tests.lab.synthetic import sections
 
 FILES = {
+    "/sys/kernel/debug/pvsync/tlb_latency": [
+        "mechanism kvmtlb", "calls 3", "wall_ns 95 80", "ran_ns 23 8", "7 1 2", "8 1 1", "80 1 0"],
     "/sys/kernel/debug/pvsync/counters": ["lock_acquisitions 4711", "lock_wait_ns 90"],
     "/sys/kernel/debug/pvsync/lock_waits": ["0 2 0", "9 100 30000", "64 1 18446744073709551615"],
 }
 TEXT = sections(FILES)
+TIMED = {"kvmtlb": Flushes(3, Times(95, 80, {7: 1, 8: 1, 80: 1}), Times(23, 8, {7: 2, 8: 1}))}
 WHOLE = Snapshot(
     {"lock_acquisitions": 4711, "lock_wait_ns": 90},
     {0: (2, 0), 9: (100, 30000), 64: (1, 18446744073709551615)},
     {},
+    TIMED,
 )
 
 
@@ -48,6 +55,7 @@ def test_a_kernel_may_lack_a_file(missing: str) -> None:
     assert seen == {
         "counters": replace(WHOLE, counters={}),
         "lock_waits": replace(WHOLE, waits=None),
+        "tlb_latency": replace(WHOLE, flushes=None),
     }[missing.rpartition("/")[2]]
 
 
@@ -61,10 +69,12 @@ def test_cut_short_anywhere_gives_no_wrong_value() -> None:
         seen = observed.parse(TEXT[:at])
         assert seen.counters.items() <= WHOLE.counters.items()
         assert seen.waits is None or seen.waits.items() <= (WHOLE.waits or {}).items()
+        assert seen.flushes in (None, TIMED)
+    assert observed.parse(sections(dict(reversed(FILES.items())))).flushes is None
 
 
 def test_a_beginning_that_is_lost() -> None:
-    assert observed.parse(TEXT[TEXT.index("90"):]) == replace(WHOLE, counters={})
+    assert observed.parse(TEXT[TEXT.index("90"):]) == replace(WHOLE, counters={}, flushes=None)
 
 
 @pytest.mark.parametrize(("lines", "counted"), [
@@ -99,12 +109,13 @@ def test_binary_junk() -> None:
 
 
 def test_difference() -> None:
-    before = Snapshot({"a": 5, "b": 9, "gone": 1}, {3: (1, 6), 5: (2, 40)}, {"g": 7})
+    before = Snapshot({"a": 5, "b": 9, "gone": 1}, {3: (1, 6), 5: (2, 40)}, {"g": 7}, {})
     after = Snapshot({"a": 8, "b": 8, "new": 1}, {3: (4, 21), 5: (2, 40), 7: (1, 99)},
-                     {"g": 10, "h": 1})
+                     {"g": 10, "h": 1}, TIMED)
     assert observed.between(before, after) == Change(
         {"a": 3, "b": None, "gone": None, "new": None}, {3: (3, 15), 7: (1, 99)},
-        {"g": 3, "h": None})
+        {"g": 3, "h": None}, TIMED)
+    assert observed.between(replace(before, flushes=None), after).flushes is None
 
 
 @pytest.mark.parametrize("waits", [{3: (0, 6)}, {3: (1, 5)}, {}, None])
@@ -121,7 +132,7 @@ def guest(wait: int, stolen: int, halted: int, **more: int | None) -> Change:
 
 def run_of(*guests: Change, host: dict[str, int | None] | None = None,
            cpu_s: tuple[float | None, ...] = (), seconds: float = 4.0) -> Observation:
-    return Observation(guests, host or {}, cpu_s, 2 * seconds, seconds)
+    return Observation(guests, host or {}, cpu_s, 2 * seconds, seconds, ())
 
 
 def test_spinning() -> None:
@@ -143,29 +154,50 @@ def test_share_deviation() -> None:
         assert observed.share_deviation(run_of(cpu_s=unknown)) is None
 
 
-def test_host_figures() -> None:
+def test_spin_figures() -> None:
     counted: dict[str, int | None] = {
         "spin_events": 200, "spin_candidates": 500, "spin_ns": 160_000_000, "yield_attempted": 80,
         "yield_refused": 20, "yield_denied": 3, "yield_picked": 40, "yield_moved": 4,
         "yield_ran": 8}
     seen = run_of(host=counted, cpu_s=(1.0, 3.0))
-    named = dict(zip(observed.HOST_FIGURES, observed.host_figures(seen), strict=True))
+    named = dict(zip(observed.SPIN_FIGURES, observed.spin_figures(seen), strict=True))
     assert named == pytest.approx({
         "events/s": 50, "candidates/event": 2.5, "attempted": 80, "accepted %": 75,
         "picked %": 50, "moved %": 5, "ran %": 10, "denied": 3, "handling %": 2, "deviation %": 50})
-    none = observed.host_figures(run_of())
-    assert none == (None,) * len(observed.HOST_FIGURES)
-    idle = observed.host_figures(run_of(host=dict.fromkeys(counted, 0)))
+    none = observed.spin_figures(run_of())
+    assert none == (None,) * len(observed.SPIN_FIGURES)
+    idle = observed.spin_figures(run_of(host=dict.fromkeys(counted, 0)))
     assert idle == (0, None, 0, None, None, None, None, 0, 0, None)
+
+
+def test_flush_figures() -> None:
+    counted: dict[str, int | None] = {
+        "tlb_calls": 100, "tlb_running": 20, "tlb_preempted": 80, "tlb_halted": 90,
+        "tlb_in_host": 10, "tlb_merged": 50, "tlb_full": 70, "tlb_pages": 16, "tlb_refused": 1,
+        "tlb_ns": 1_600_000}
+    seen = run_of(host=counted, seconds=4.0)
+    named = dict(zip(observed.FLUSH_FIGURES, observed.flush_figures(seen), strict=True))
+    assert named == pytest.approx({
+        "calls/s": 25, "targets/call": 2, "running %": 10, "preempted %": 40, "halted %": 45,
+        "in host %": 5, "merged %": 25, "full": 70, "pages": 16, "refused": 1, "us/call": 16,
+        "handling %": 0.02})
+    assert observed.flush_figures(run_of()) == (None,) * len(observed.FLUSH_FIGURES)
+    idle = observed.flush_figures(run_of(host=dict.fromkeys(counted, 0)))
+    assert idle == (0, None, None, None, None, None, None, 0, 0, 0, None, 0)
+    lost = observed.flush_figures(run_of(host=counted | {"tlb_halted": None}))
+    assert lost[1:6] == (None,) * 5 and lost[0] == 25
 
 
 def test_a_run() -> None:
     guests = (GuestRun("pmt-0", 10.0, 12.0, 2.0, 0, ""), GuestRun("pmt-1", 10.5, 14.0, 3.5, 0, ""))
     run = RunRecord("r", 0, 0, 0, "pmt", "w", 2, 2, 3, True, "", guests, 1.0)
-    made = {"pmt-0": Change({"a": 1}, None, {}), "pmt-1": Change({"a": 2}, None, {}),
+    made = {"pmt-0": Change({"a": 1}, None, {}, {}), "pmt-1": Change({"a": 2}, None, {}, TIMED),
             "host": Change({"b": 3}, None, {"pvsync-pmt-1": 2_500_000, "pvsync-x": 1})}
-    assert observed.observation(run, made.__getitem__) == Observation(
-        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0)
+    seen = observed.observation(run, made.__getitem__, ["pmt-0", "pmt-1"])
+    assert seen == Observation(
+        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED))
+    beside = observed.observation(run, made.__getitem__, ["pmt-0"])
+    assert beside == replace(seen, flushes=({},))
 
 
 def test_sums() -> None:
@@ -193,7 +225,48 @@ def test_descriptions_are_read_from_the_kernels_list(tmp_path: Path) -> None:
 
 def test_commands_quote_and_name_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed, "DEBUGFS", "/a b")
-    assert observed.switch_on() == "[ ! -e '/a b/lock_stat' ] || echo 1 >'/a b/lock_stat'"
-    for file in ("'/a b/counters'", "'/a b/lock_waits'"):
-        assert file in observed.guest_snapshot()
+    assert "for file in '/a b/lock_stat' '/a b/tlb_stat'; do" in observed.switch_on(True)
+    files = shlex.split(observed.guest_snapshot(True, "after"))
+    assert files[4:7] == ["/a b/tlb_latency", "/a b/lock_waits", "/a b/counters"]
     assert "/sys/fs/cgroup/pvsync-x-0/cpu.stat" in observed.host_snapshot(["x-0", "x-1"])
+
+
+def shell(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True,
+                          check=True).stdout
+
+
+@pytest.mark.parametrize(("observe", "switched", "read"), [
+    ("locks", "10", ["lock_waits", "counters"]),
+    ("tlb", "01", ["tlb_latency", "counters"]),
+    (True, "11", ["tlb_latency", "lock_waits", "counters"]),
+])
+def test_what_is_observed_is_switched_on_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observe: Observe, switched: str,
+    read: list[str]
+) -> None:
+    folder = tmp_path / "debug fs"
+    monkeypatch.setattr(observed, "DEBUGFS", str(folder))
+    folder.mkdir()
+    for file in ("lock_stat", "tlb_stat", "lock_waits", "tlb_latency", "counters"):
+        (folder / file).write_text("0\n")
+    shell(observed.switch_on(observe))
+    assert "".join((folder / f"{what}_stat").read_text()[0] for what in ("lock", "tlb")) == switched
+    (folder / "tlb_latency").write_text("mechanism ipi\n")
+    for when, cleared in (("after", False), ("before", observe != "locks")):
+        text = shell(observed.guest_snapshot(observe, when))
+        assert observed.HEADING.findall(text) == [f"{folder}/{file}" for file in read]
+        assert ((folder / "tlb_latency").read_text() == "0\n") is cleared
+
+
+def test_switching_on_fails_when_one_of_them_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "DEBUGFS", str(tmp_path))
+    (tmp_path / "tlb_stat").write_text("0\n")
+    (tmp_path / "lock_stat").mkdir()
+    assert subprocess.run(["sh", "-c", observed.switch_on(True)], stderr=subprocess.DEVNULL,
+                          check=False).returncode
+    (tmp_path / "lock_stat").rmdir()
+    assert subprocess.run(["sh", "-c", observed.switch_on(True)], check=False).returncode == 0
+    assert (tmp_path / "tlb_stat").read_text() == "1\n" and not (tmp_path / "lock_stat").exists()

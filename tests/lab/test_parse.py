@@ -27,6 +27,7 @@ def figure(workload: str, file: str, elapsed: float | None = None) -> parse.Figu
         ("sysbench-threads", "sysbench-threads.out", 0.0933),
         ("dbench-tmpfs", "dbench-tmpfs.out", 1268.3),
         ("stress-futex", "stress-futex.out", 93938.23),
+        ("stress-tlb", "stress-tlb.out", 1496.08),
         ("locktorture", "locktorture.out", 1842204),
         ("locktorture-long", "locktorture.out", 1842204),
     ],

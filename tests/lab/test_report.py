@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from lab import counters, paths, plots, report
 from lab.errors import UsageError
 from lab.model import Workload
-from lab.summary import load, summarize
+from lab.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
 
 WAITS = ("plots/hackbench-waits.svg", "plots/hackbench-waittime.svg")
@@ -176,15 +176,23 @@ def test_lengths_of_waits_are_drawn_with_units(tmp_path: Path) -> None:
                 "ticket", "pmt"} <= set(texts)
 
 
-def test_steps_are_as_high_as_the_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def drawn_by(summary: Summary) -> dict[str, Figure]:
+    """Name of a plot to what it draws."""
     drawn: dict[str, Figure] = {}
 
     def keep(name: str, caption: str, size: object, draw: Callable[[Figure], None]) -> plots.Plot:
         draw(drawn.setdefault(name, Figure()))
         return plots.Plot(name, caption, "")
 
-    monkeypatch.setattr(plots, "_draw", keep)
-    plots.plots(summarize(load(Synthetic(reps=2, boots=1, counted=counted).write(tmp_path))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "_draw", keep)
+        plots.plots(summary)
+    return drawn
+
+
+def test_steps_are_as_high_as_the_sums(tmp_path: Path) -> None:
+    made = Synthetic(reps=2, boots=1, counted=counted).write(tmp_path)
+    drawn = drawn_by(summarize(load(made)))
 
     def heights(name: str, label: str) -> dict[float, float]:
         (line,) = (one for one in drawn[name].axes[0].lines if one.get_label() == label)
@@ -197,6 +205,37 @@ def test_steps_are_as_high_as_the_sums(tmp_path: Path, monkeypatch: pytest.Monke
     assert heights("hackbench-waittime", "ticket") == {9.5: 0.299, 23.5: 99.701}
     assert [drawn[f"hackbench-{name}"].axes[0].get_yscale() for name in ("waits", "waittime")] == [
         "log", "linear"]
+
+
+def flushed(label: str, vms: int) -> Counted:
+    """Under tas nobody flushes; else some flushes take vms times as long."""
+    long = 2_000_000 if label == "ticket" else 80_000
+    pairs = [(0, 0), (900, 90)] + [(long * vms, 9)] * 2
+    return Counted(flushes={} if label == "tas" else {label: pairs})
+
+
+def test_distributions_of_flush_times(tmp_path: Path) -> None:
+    made = Synthetic(("tas", "ticket", "pmt"), vms=(1, 3), reps=2, boots=1, counted=flushed,
+                     observe="tlb")
+    summary = report.make(made.write(tmp_path))
+    drawn = drawn_by(summary)
+    for vms in (1, 3):
+        svg = ET.fromstring((tmp_path / f"plots/hackbench-flushes{vms}.svg").read_text())
+        texts = {e.text or "" for e in svg.iter() if e.tag.endswith("}text")}
+        assert {"latency of a remote TLB flush (microseconds)", "flushes that took less (%)",
+                "ticket", "pmt"} <= texts and "tas" not in texts
+        axes = drawn[f"hackbench-flushes{vms}"].axes[0]
+        assert (axes.get_xscale(), axes.get_ylim()) == ("log", (0, 100))
+        lines = {str(line.get_label()): line for line in axes.lines}
+        assert set(lines) == {"ticket", "pmt"}
+        for label, long in (("ticket", 2_000_000 * vms), ("pmt", 80_000 * vms)):
+            x, y = (np.asarray(data).tolist() for data in lines[label].get_data())
+            assert y == pytest.approx([0, 25, 25, 50, 50, 100]) and x[0] == 0.001
+            assert x[-2] <= long / 1e3 < x[-1] and x[2] <= 0.9 < x[3]
+            assert x == sorted(x)
+    page = (tmp_path / "report.html").read_text()
+    assert "distribution of the latency of remote TLB flushes at 3 VMs" in page
+    assert page.count("<svg") == 5
 
 
 def test_observed_without_any_counter(tmp_path: Path) -> None:

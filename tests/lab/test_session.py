@@ -21,6 +21,7 @@ from lab.progress import Silent
 from lab.runner import Options, Runner, _alone, _manifest
 from lab.schedule import MIN_OVERLAP
 from lab.summary import load, summarize
+from tests.lab.synthetic import latency_lines
 
 FAKE = Path(__file__).parent / "fake" / "qemu.py"
 
@@ -159,6 +160,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "debugfs"
     folder.mkdir()
     (folder / "lock_stat").write_text("0\n")
+    (folder / "tlb_stat").write_text("0\n")
     (folder / "counters").write_text("lock_contended 5\n")
     (folder / "lock_waits").write_text("9 1 300\n")
     monkeypatch.setattr(observed, "DEBUGFS", str(folder))
@@ -235,6 +237,25 @@ def test_nothing_is_observed_unless_it_is_wanted(
     assert not list(tmp_path.glob("raw/*/*.txt")) and (kernel / "lock_stat").read_text() == "0\n"
 
 
+def test_flush_times_are_cleared_before_each_run(
+    spec: HostSpec, tmp_path: Path, kernel: Path
+) -> None:
+    latency = kernel / "tlb_latency"
+    latency.write_text("mechanism of old\n")
+    lines = "\\n".join(latency_lines({"ipi": [(900, 800)]}))
+    command = f"head -n 99 {latency}; printf '{lines}\\n' >{latency}; echo Time: 1; sleep 0.2"
+    what = replace(experiment(command, a="", vms=(1,), reps=3, repeats=5), observe="tlb")
+    assert go(what, spec, tmp_path)
+    assert (kernel / "tlb_stat").read_text() == "1\n"
+    assert (kernel / "lock_stat").read_text() == "0\n"
+    for run in records.runs(tmp_path):
+        folder = tmp_path / "raw" / run.id
+        assert (folder / "a-0.out").read_text() == "0\nTime: 1\n"
+        after = observed.parse((folder / "a-0.after.txt").read_text())
+        assert after.flushes and after.flushes["ipi"].wall.max_ns == 900
+        assert after.waits is None and after.counters == {"lock_contended": 5}
+
+
 def test_a_kernel_without_counters_is_observed_too(
     spec: HostSpec, tmp_path: Path, kernel: Path
 ) -> None:
@@ -254,7 +275,7 @@ def test_counting_that_cannot_be_switched_on(
     (kernel / "lock_stat").mkdir()
     assert not go(replace(counting(kernel, a=""), max_repeats=0), spec, tmp_path)
     (run,) = records.runs(tmp_path)
-    assert run.reason.startswith("the counting of locks failed in guest a-0")
+    assert run.reason.startswith("the start of the counting failed in guest a-0")
 
 
 def test_a_guest_without_an_answer_makes_an_observed_run_invalid(

@@ -10,7 +10,7 @@ import pytest
 from lab import stats
 from lab.errors import UsageError
 from lab.summary import Summary, as_json, load, summarize
-from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
+from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic, bucket
 
 
 def summary_of(made: Synthetic, directory: Path) -> Summary:
@@ -186,6 +186,7 @@ def test_observed_cells(tmp_path: Path) -> None:
         "waits": [[7, 8 * 2, 8 * 200]],
         "host": {"spin_events": 4 * 9},
         "share_deviation": pytest.approx(0.5),
+        "flushes": None,
     }
     assert cells["b", 3]["host"] == {"spin_events": 3 * 9}
     assert cells["a", 1]["share_deviation"] is None and cells["a", 1]["host"] == {}
@@ -199,6 +200,50 @@ def test_a_lost_snapshot_is_no_number(tmp_path: Path) -> None:
     cell = summarize(load(tmp_path)).cell("a", "hackbench", 2).observed
     assert cell and cell.spinning == pytest.approx(0.1) and cell.share_deviation is not None
     assert set(cell.counters.values()) == {None} and cell.waits == ()
+
+
+def flushed(scheme: str, vms: int) -> Counted:
+    """Each guest flushes once by interrupts and twice otherwise, for longer beside others."""
+    return Counted(flushes={"ipi": [(900 * vms, 800)], scheme: [(50, 40), (70_000 * vms, 7)]})
+
+
+def test_flush_times_of_all_guests_and_runs(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), reps=2, boots=2, value=fixed, counted=flushed, observe="tlb",
+                     invalid={("b", 2): "x"})
+    document = json.loads(as_json(summary_of(made, tmp_path)))
+    cells = {(c["scheme"], c["vms"]): c["observed"]["flushes"] for c in document["cells"]}
+    whole, b, ipi = cells["b", 2]
+    assert [one["mechanism"] for one in (whole, b, ipi)] == ["all", "b", "ipi"]
+    assert [one["calls"] for one in (whole, b, ipi)] == [24, 16, 8]
+    assert b["wall"] == {"mean_ns": pytest.approx(70_025), "p50_ns": pytest.approx(50, abs=3),
+                         "p90_ns": pytest.approx(140_000, rel=1 / 8),
+                         "p99_ns": pytest.approx(140_000, rel=1 / 8), "max_ns": 140_000}
+    assert b["ran"]["max_ns"] == 40 and b["ran"]["mean_ns"] == pytest.approx(23.5)
+    assert ipi["buckets"] == [[bucket(800), 0, 8], [bucket(1800), 8, 0]]
+    assert whole["wall"]["max_ns"] == 140_000 and whole["wall"]["p50_ns"] < 1920
+    assert sorted({tuple(row) for row in [*b["buckets"], *ipi["buckets"]]}) == [
+        tuple(row) for row in whole["buckets"]]
+
+
+def test_flush_times_beside_neighbours_are_those_of_the_first_guest(tmp_path: Path) -> None:
+    directory = Synthetic(("a",), reps=3, boots=1, value=fixed, counted=flushed,
+                          observe="tlb").write(tmp_path)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["workloads"][0]["neighbour"] = "true"
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    for file in directory.glob("raw/*/g1.after.txt"):
+        file.write_text(file.read_text().replace("calls 1", "calls 9000000"))
+    seen = summarize(load(directory)).cell("a", "hackbench", 3).observed
+    assert seen and seen.flushes and seen.flushes[0].calls == 3 * 3
+
+
+def test_a_lost_snapshot_makes_flush_times_unknown(tmp_path: Path) -> None:
+    directory = Synthetic(("a",), reps=3, boots=1, value=fixed, counted=flushed,
+                          observe="tlb").write(tmp_path)
+    (directory / "raw" / "b0-a-2-r0" / "g1.after.txt").unlink()
+    summary = summarize(load(directory))
+    seen = {vms: summary.cell("a", "hackbench", vms).observed for vms in (1, 2)}
+    assert seen[2] and seen[2].flushes is None and seen[1] and seen[1].flushes
 
 
 def test_observed_is_null_unless_it_was(tmp_path: Path) -> None:

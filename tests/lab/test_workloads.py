@@ -167,12 +167,170 @@ def test_cpu_burn_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+# dedup-like
+
+def test_dedup_fixed_work(build: Build) -> None:
+    output = good(build("dedup-like"), "-c", "500")
+    assert number(output, "chunks") == 500
+    assert 0.1 < number(output, "duplicates") / 500 < 0.3
+    assert figure("dedup-like", output) == number(output, "time")
+    assert figure("dedup-beside-burn", output) == number(output, "time")
+
+
+@pytest.mark.parametrize("options", [("-c", "1"), ("-c", "33", "-t", "1"), ("-s", "32"),
+                                     ("-s", "5001"), ("-t", "9", "-s", "200000", "-c", "60")])
+def test_dedup_forms(build: Build, options: tuple[str, ...]) -> None:
+    runs = {good(build("dedup-like"), "-c", "300", *options).rpartition("time")[0]
+            for _ in range(3)}
+    assert len(runs) == 1, "the same chunks are duplicates each time"
+
+
+def test_dedup_maps_and_unmaps_every_chunk(build: Build) -> None:
+    """All chunks have 500 MiB, and a page fault for each page that is filled."""
+    options = ("-t", "2", "-c", "8000", "-s", str(64 << 10))
+    done = shell(f"ulimit -v $((192 << 10)) && {build('dedup-like')} {' '.join(options)}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert faults(build("dedup-like"), *options) > 8000 * 16
+
+
+def test_dedup_finds_a_changed_chunk(build: Build) -> None:
+    done = run(build("dedup-like", *userland.CC, "-DCORRUPT_CHUNK"), "-c", "100")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search(r": chunk \d+ changed before it was written\n$", done.stderr)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("-c", "0"), "-c needs a whole number from 1"), (("-s", "31"), "-s needs a whole number from"),
+    (("-t", "0"), "-t needs a whole number from 1"), (("-x",), "there is no option -x"),
+    (("-s", "4194304", "-t", "99"), "are more than 1024 MiB"), (("more",), "'more' is too much"),
+])
+def test_dedup_wrong_options(build: Build, options: tuple[str, ...], message: str) -> None:
+    done = run(build("dedup-like"), *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+# tlb-loop
+
+LOOPS = ("munmap", "mprotect", "madvise", "fork")
+
+
+@pytest.mark.parametrize("mode", LOOPS)
+def test_loop_counts_turns(build: Build, mode: str) -> None:
+    output = good(build("tlb-loop"), "-m", mode, "-S", "0.2")
+    turns, rate = number(output, "turns"), number(output, "turns/s")
+    assert turns >= 1 and 0.19 < turns / rate < 10
+    assert figure(f"{mode}-loop", output) == rate
+    assert f"-m {mode} " in config.workloads()[f"{mode}-loop"].command
+
+
+@pytest.mark.parametrize("mode", LOOPS)
+def test_loop_touches_its_pages_anew_each_turn(build: Build, mode: str) -> None:
+    """Page faults; only pages that stay mapped and writable take none."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    output = good(build("tlb-loop"), "-m", mode, "-S", "0.2", "-p", "50", "-t", "0")
+    taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+    wanted = 0 if mode == "mprotect" else 50 * number(output, "turns")
+    assert taken >= wanted
+    if mode == "mprotect":
+        assert taken < 500 < number(output, "turns")
+
+
+def shootdowns() -> int:
+    """Flushes for another CPU that this machine's CPUs have made so far."""
+    lines = Path("/proc/interrupts").read_text().splitlines()
+    (counts,) = (line.split()[1:] for line in lines if line.split()[:1] == ["TLB:"])
+    return sum(int(count) for count in counts if count.isdigit())
+
+
+CPU_FLAGS = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split()
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2 or "invlpgb" in CPU_FLAGS,
+                    reason="flushes of other CPUs are counted when they are interrupted")
+@pytest.mark.parametrize(("name", "options"), [
+    *(("tlb-loop", ("-m", mode, "-S", "0.5")) for mode in LOOPS),
+    ("dedup-like", ("-c", "4000")), ("tlb-checker", ("-S", "0.5"))])
+def test_other_cpus_are_reached(build: Build, name: str, options: tuple[str, ...]) -> None:
+    """By flushes in hundreds; this machine alone makes few."""
+    program, before = build(name), shootdowns()
+    good(program, *options)
+    assert shootdowns() - before > 200
+
+
+def test_loop_wrong_options(build: Build) -> None:
+    for options in ((), ("-m", "x"), ("-m",), ("-m", "fork", "-p", "0"), ("-m", "fork", "more")):
+        done = run(build("tlb-loop"), *options)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+# tlb-checker
+
+VARIANTS = ("swap", "unmap", "mremap", "mprotect", "dontneed")
+SIZES = ("1", "8", "64", "512")
+
+
+def test_checker_finds_nothing_here(build: Build) -> None:
+    output = good(build("tlb-checker"), "-S", "2")
+    remaps, probes = re.findall(r"(?m)^checked: (\d+) remaps, (\d+) probes$", output)[0]
+    assert int(remaps) >= len(VARIANTS) * len(SIZES) * 16 and int(probes) > 1000
+    rate = number(output, "remaps/s")
+    assert 1.9 < int(remaps) / rate < 60
+    for workload in ("tlb-checker", "tlb-checker-long"):
+        assert figure(workload, output) == rate
+        assert figure(workload, output.replace(f"{probes} probes", "0 probes")) is None
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("threads", ["2", "5"])
+def test_checker_forms(build: Build, variant: str, threads: str) -> None:
+    for pages in ("3", "512"):
+        good(build("tlb-checker"), "-S", "0.1", "-v", variant, "-p", pages, "-t", threads)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_checker_finds_flushes_that_come_too_late(build: Build, variant: str, size: str) -> None:
+    done = run(build("tlb-checker", *userland.CC, "-DPUBLISH_EARLY"), "-S", "5", "-v", variant,
+               "-p", size)
+    assert (done.returncode, done.stdout) == (1, "")
+    what = "stored" if variant == "mprotect" else "(read|stored)"
+    assert re.fullmatch(rf"\S+: stale translation \({variant}, {size} pages\): CPU \d+ {what} in"
+                        r" generation \d+ [^\n]+\n", done.stderr)
+
+
+@pytest.mark.parametrize(("flag", "word"), [("-DNO_LOADS", "stored"), ("-DNO_STORES", "read")])
+@pytest.mark.parametrize("variant", ("swap", "unmap", "mremap"))
+def test_checker_finds_either_kind_alone(
+    build: Build, variant: str, flag: str, word: str
+) -> None:
+    flags = (*userland.CC, "-DPUBLISH_EARLY", flag)
+    done = run(build("tlb-checker", *flags), "-S", "5", "-v", variant, "-p", "1")
+    assert done.returncode == 1 and f" {word} in generation " in done.stderr
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("-S", "0"), "-S needs seconds"), (("-v", "x"), "there is no variant 'x': swap, unmap"),
+    (("-p", "513"), "-p needs a whole number from 1 to 512"), (("-t", "1"), "from 2 to 500"),
+    (("-q",), "there is no option -q"), (("more",), "'more' is too much"),
+])
+def test_checker_wrong_options(build: Build, options: tuple[str, ...], message: str) -> None:
+    done = run(build("tlb-checker"), *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_programs_under_sanitizers(build: Build, sanitizer: str) -> None:
     flags = ("gcc", "-O1", "-pthread", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     good(build("ebizzy-like", *flags), "-r", "20", "-t", "4")
     good(build("ebizzy-like", *flags), "-S", "0.05", "-t", "4", "-M")
     good(build("cpu-burn", *flags), "-S", "0.05", "-t", "2")
+    good(build("dedup-like", *flags), "-c", "200", "-t", "3")
+    for mode in LOOPS:
+        good(build("tlb-loop", *flags), "-m", mode, "-S", "0.05")
+    if sanitizer != "thread":   # to which mmap() over memory in use is a race, as is meant here
+        good(build("tlb-checker", *flags), "-S", "0.2", "-t", "3")
 
 
 # parallel-compile

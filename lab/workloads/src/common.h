@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -73,6 +74,24 @@ static inline unsigned long online_cpus(void)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return cpus > 0 ? cpus : 1;
+}
+
+/* Keep the calling thread on one of the CPUs it may use, @index counting them round and round. */
+static inline int pin(unsigned long index)
+{
+	cpu_set_t all, one;
+	int cpu, left;
+
+	if (sched_getaffinity(0, sizeof(all), &all))
+		fail(FAILED, "the CPUs are not known: %s", strerror(errno));
+	left = index % CPU_COUNT(&all);
+	for (cpu = 0; !CPU_ISSET(cpu, &all) || left--; cpu++)
+		;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		fail(FAILED, "a thread cannot be kept on CPU %d: %s", cpu, strerror(errno));
+	return cpu;
 }
 
 static inline uint64_t now_ns(void)
