@@ -6,35 +6,36 @@ import re
 import pytest
 
 from tests.kernel.conftest import HERE, Lab, Result
+from tests.kernel.hypercalls import (
+    EINVAL,
+    ENOSYS,
+    FEATURES,
+    HELP,
+    SHORT,
+    UNKNOWN,
+    answers,
+    call,
+    command,
+)
 
-ASK = "modprobe hypercall_torture seconds=1 {}; rmmod hypercall_torture"
+OFFERED = {
+    call(HELP): 0,
+    call(HELP, 1): EINVAL,
+    call(FEATURES): 3,
+    call(FEATURES, 1): EINVAL,
+    call(UNKNOWN): ENOSYS,
+    call(SHORT): ENOSYS,
+}
+"""What a host answers that offers all there is."""
 PROBE = "\n".join(
     (
         "dmesg | grep -a 'pvsync:'",
         "for i in 1 2 3; do hackbench -g 4 -l 50 >/dev/null; done",
-        ASK.format(""),
-        ASK.format("a0=1"),
-        ASK.format("nr=0x70760000"),
-        ASK.format("nr=0x70760000 a0=1"),
-        ASK.format("nr=0x70760002"),
-        ASK.format("nr=0x7076"),
+        *map(command, OFFERED),
         "dmesg | grep -a -e 'hypercall torture' -e 'does not help'",
         "grep help_calls /sys/kernel/debug/pvsync/counters",
     )
 )
-ANSWER = re.compile(
-    r"number (\w+), argument (\w+): (\d+) calls in 1 s, answer (-?\d+), others (\d+)"
-)
-ENOSYS, EINVAL = -1000, -22
-OFFERED = {
-    ("0x70760001", "0"): 0,
-    ("0x70760001", "0x1"): EINVAL,
-    ("0x70760000", "0"): 1,
-    ("0x70760000", "0x1"): EINVAL,
-    ("0x70760002", "0"): ENOSYS,
-    ("0x7076", "0"): ENOSYS,
-}
-"""Number and argument of a hypercall, and what a host that offers helping answers."""
 SAID = {
     "ticket-help": "the host is asked for help after",
     "qspinlock-help": "the host is asked for help after",
@@ -48,17 +49,6 @@ SAID = {
     "help-throttled": "the host is asked for help after",
     "help-refused": "the host does not help any more, long waits spin",
 }
-
-
-def answers(output: str) -> dict[tuple[str, str], int]:
-    """What the guests' hypercalls got; all calls of one kind must have got the same."""
-    found: dict[tuple[str, str], int] = {}
-    for number, argument, calls, answer, others in ANSWER.findall(output):
-        assert int(calls) > 100, output
-        assert int(others) == 0, output
-        key = (number, "0" if int(argument, 16) == 0 else argument)
-        assert found.setdefault(key, int(answer)) == int(answer), output
-    return found
 
 
 def asked(output: str) -> int:

@@ -61,6 +61,13 @@ EXPORT_SYMBOL_GPL(pvsync_tlb_lost);
 module_param_named(busted_shootdown, pvsync_tlb_lost, bool, 0644);
 #endif
 
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+/* Whether to warn when a vCPU has run past a shootdown that it had not flushed for. */
+bool pvsync_tlb_asserted = true;
+EXPORT_SYMBOL_GPL(pvsync_tlb_asserted);
+module_param_named(assert_shootdown, pvsync_tlb_asserted, bool, 0644);
+#endif
+
 /*
  * Signs of one vCPU that come faster than this are answered without doing
  * anything: a guest has nothing to gain from them, and a hostile one could

@@ -47,6 +47,10 @@ extern bool pvsync_hypercalls;
 extern bool pvsync_shootdown;
 extern unsigned int pvsync_spin_gap_us;
 
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+extern bool pvsync_tlb_asserted;
+#endif
+
 #ifdef CONFIG_PVSYNC_BUSTED
 extern bool pvsync_tlb_lost;
 #endif

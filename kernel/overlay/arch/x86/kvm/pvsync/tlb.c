@@ -162,7 +162,7 @@ void pvsync_assert_flushed(struct kvm_vcpu *vcpu)
 	struct pvsync_tlb *tlb = &vcpu->arch.pvsync.tlb;
 	s64 returned = atomic64_read(&tlb->returned);
 
-	WARN_ONCE(returned > (s64)tlb->done,
+	WARN_ONCE(returned > (s64)tlb->done && READ_ONCE(pvsync_tlb_asserted),
 		  "pvsync: vCPU %d ran past shootdown %lld, flushed %llu\n",
 		  vcpu->vcpu_id, returned, tlb->done);
 }

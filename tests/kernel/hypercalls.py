@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Hypercalls made on purpose by the guest module hypercall_torture, and their answers."""
+
+import re
+
+ENOSYS, EINVAL = -1000, -22
+HELP, FEATURES, TLB, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x70760002, 0x7076FFFF, 0x7076
+ANSWER = re.compile(
+    r"number (\w+), arguments (\w+) (\w+) (\w+) (\w+): (\d+) calls in 1 s, "
+    r"answer (-?\d+), others (\d+)"
+)
+
+Call = tuple[int, int, int, int, int]
+"""Number and four arguments."""
+
+
+def call(number: int, *arguments: int) -> Call:
+    """A call whose other arguments are 0."""
+    padded = (*arguments, 0, 0, 0, 0)
+    return (number, padded[0], padded[1], padded[2], padded[3])
+
+
+def command(wanted: Call, *, cpus: int = 0) -> str:
+    """Guest command that makes a call for a second, from so many CPUs (0: all)."""
+    number, *arguments = wanted
+    given = ",".join(map(str, arguments))
+    return (
+        f"modprobe hypercall_torture seconds=1 nr={number} args={given} cpus={cpus}; "
+        "rmmod hypercall_torture"
+    )
+
+
+def answers(output: str, at_least: int = 100) -> dict[Call, int]:
+    """What the calls got; all calls of one kind must have got the same."""
+    found: dict[Call, int] = {}
+    for number, a0, a1, a2, a3, calls, answer, others in ANSWER.findall(output):
+        assert int(calls) >= at_least, output
+        assert int(others) == 0, output
+        key = (int(number, 16), int(a0, 16), int(a1, 16), int(a2, 16), int(a3, 16))
+        assert found.setdefault(key, int(answer)) == int(answer), output
+    return found

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""TLB shootdown: the guests' parameter, the hypercall's answers, no stale translation."""
+
+import re
+
+import pytest
+
+from tests.kernel.conftest import HERE, Lab
+from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command
+
+ONE_PAGE = 1 << 32
+MANY_PAGES = 0xFFFFFFFF << 32
+SIZE_4K, SIZE_2M = 12, 21
+OFFERED = {
+    call(TLB): 0,
+    call(TLB, 1): 0,
+    call(TLB, 3): 0,
+    call(TLB, 3, 0, ONE_PAGE, 0x400000 | SIZE_4K): 0,
+    call(TLB, 3, 0, 33 * ONE_PAGE, 0x400000 | SIZE_2M): 0,
+    call(TLB, 3, 0, MANY_PAGES, SIZE_4K): 0,
+    call(TLB, 1 << 63): EINVAL,
+    call(TLB, 1, 1 << 63): EINVAL,
+    call(TLB, 1, 0, 2): EINVAL,
+    call(TLB, 1, 0, 0xFFFFFFFF): EINVAL,
+    call(TLB, 1, 0, 0, 0x400000 | SIZE_4K): EINVAL,
+    call(TLB, 1, 0, ONE_PAGE, 0x400000): EINVAL,
+    call(TLB, 1, 0, ONE_PAGE, 0x400000 | 13): EINVAL,
+    call(TLB, 1, 0, ONE_PAGE, 0x0100000000000000 | SIZE_4K): EINVAL,
+    call(TLB, 1, 0, MANY_PAGES, 0xFFFFFFFFFFFFF000 | SIZE_4K): EINVAL,
+}
+"""Calls that a host answers that offers it, and what with: unknown vCPUs, absurd ranges."""
+CHANGES = """
+dmesg | grep -a 'pvsync:'
+/usr/lib/pvsync/bin/ebizzy-like -r 50 && /usr/lib/pvsync/bin/tlb-checker -S 2
+cd /sys/kernel/debug/pvsync
+echo 1 >tlb_stat && /usr/lib/pvsync/bin/ebizzy-like -r 50 && echo 0 >tlb_stat
+grep ^tlb_ counters && sed 's/^/latency /' tlb_latency
+for bad in 2 x -1; do echo $bad >tlb_stat && echo took $bad; done
+echo 5 >tlb_latency && echo took 5
+echo 0 >tlb_latency && sed 's/^/left /' tlb_latency
+dmesg | grep -a 'does not flush'
+true
+"""
+HOSTILE = "\n".join((*map(command, OFFERED), "dmesg | grep -a 'hypercall torture'"))
+SAID = {
+    "tlb-ipi": "TLB shootdown: ipi",
+    "tlb-kvmtlb": "TLB shootdown: kvmtlb",
+    "tlb-shoot4u": "TLB shootdown: shoot4u",
+    "tlb-unknown": "pvsync.tlb=nonsense is not known, nothing changes",
+    "tlb-dedicated": "pvsync.tlb=shoot4u is ipi here: the host dedicates CPUs",
+    "tlb-not-offered": "pvsync.tlb=kvmtlb is ipi here: the host does not offer it",
+    "tlb-refused": "the host does not flush translations any more, kvmtlb does it from now on",
+}
+BY = {
+    "tlb-ipi": {"ipi"},
+    "tlb-kvmtlb": {"kvmtlb"},
+    "tlb-shoot4u": {"shoot4u"},
+    "tlb-unknown": set(),
+    "tlb-dedicated": {"ipi"},
+    "tlb-not-offered": {"ipi"},
+    "tlb-refused": {"kvmtlb"},
+}
+"""Who flushed while flushes were timed."""
+BIN = re.compile(r"^latency (\d+) (\d+) (\d+)$", re.MULTILINE)
+
+
+def check_latency(scheme: str, output: str) -> None:
+    """The histogram has every call, by the mechanism that was chosen."""
+    assert set(re.findall(r"^latency mechanism (\w+)$", output, re.MULTILINE)) == BY[scheme], output
+    calls = sum(map(int, re.findall(r"^latency calls (\d+)$", output, re.MULTILINE)))
+    bins = [tuple(map(int, line)) for line in BIN.findall(output)]
+    assert sum(wall for _lower, wall, _ran in bins) == calls
+    assert sum(ran for _lower, _wall, ran in bins) == calls
+    assert bool(calls) == bool(BY[scheme])
+    assert "took" not in output and "left " not in output, output
+
+
+def test_every_form_of_shootdown(lab: Lab) -> None:
+    result = lab(str(HERE / "shootdown.toml"), "--cmd", CHANGES)
+    assert result.status == 0, result.output
+    for scheme, line in SAID.items():
+        output = result.guest_output(scheme)
+        assert line in output, f"{scheme}: {output}"
+        check_latency(scheme, output)
+        called = sum(map(int, re.findall(r"^tlb_hypercalls (\d+)$", output, re.MULTILINE)))
+        assert (called > 100) == (scheme == "tlb-shoot4u"), f"{scheme}: {output}"
+
+
+def test_hypercall_with_any_argument(lab: Lab) -> None:
+    """Unknown vCPUs and absurd ranges get an error, and a flood leaves the neighbour alone."""
+    result = lab(
+        str(HERE / "shootdown.toml"), "--schemes", "tlb-shoot4u,tlb-refused", "--cmd", HOSTILE
+    )
+    assert result.status == 0, result.output
+    assert answers(result.guest_output("tlb-shoot4u")) == OFFERED
+    assert answers(result.guest_output("tlb-refused")) == dict.fromkeys(OFFERED, ENOSYS)
+
+
+def test_no_stale_translation_with_any_lock(lab: Lab) -> None:
+    result = lab("tlb-check", "--cmd", "/usr/lib/pvsync/bin/tlb-checker -S 5")
+    assert result.status == 0, result.output
+
+
+@pytest.mark.soak
+def test_no_stale_translation_for_long(lab: Lab) -> None:
+    result = lab("tlb-check")
+    assert result.status == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("scheme", "says"),
+    [
+        ("tlb-busted", "pvsync: vCPU"),
+        ("tlb-busted-unasserted", "stale translation"),
+    ],
+)
+def test_lost_shootdowns_are_caught(lab: Lab, scheme: str, says: str) -> None:
+    """A host that loses them fails its own assertion; without it, a guest sees stale pages."""
+    result = lab(
+        str(HERE / "shootdown.toml"),
+        "--schemes", f"tlb-shoot4u,{scheme}",
+        "--cmd", "/usr/lib/pvsync/bin/tlb-checker -S 5",
+    )  # fmt: skip
+    assert result.status == 1, result.output
+    assert len(result.cell("tlb-shoot4u", 2)["values"]) == 1, "good shootdowns must pass beside it"
+    assert not result.cell(scheme, 2)["values"], "lost shootdowns passed"
+    texts = (path for path in result.directory.rglob("*") if path.is_file())
+    assert any(says in path.read_text(errors="replace") for path in texts), result.output
