@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -67,6 +68,21 @@ wrong_option(int returned, int option, const char *usage)
 	if (returned == ':')
 		fail(WRONG_USAGE, "-%c needs an argument; options: %s", option, usage);
 	fail(WRONG_USAGE, "there is no option -%c; options: %s", option, usage);
+}
+
+/* What is left after the options: nothing. */
+static inline void no_arguments(int argc, char **argv, const char *usage)
+{
+	if (optind < argc)
+		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], usage);
+}
+
+static inline void start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+	int error = pthread_create(thread, NULL, run, argument);
+
+	if (error)
+		fail(FAILED, "a thread cannot start: %s", strerror(error));
 }
 
 static inline unsigned long online_cpus(void)

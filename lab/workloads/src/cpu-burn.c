@@ -62,8 +62,7 @@ static void read_options(int argc, char **argv)
 			wrong_option(option, optopt, USAGE);
 		}
 	}
-	if (optind < argc)
-		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], USAGE);
+	no_arguments(argc, argv, USAGE);
 }
 
 int main(int argc, char **argv)
@@ -71,7 +70,6 @@ int main(int argc, char **argv)
 	struct worker *workers;
 	uint64_t iterations = 0;
 	unsigned long i;
-	int error;
 
 	read_options(argc, argv);
 	workers = aligned_alloc(CACHE_LINE, threads * sizeof(*workers));
@@ -81,9 +79,7 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&start, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
 		workers[i].number = i;
-		error = pthread_create(&workers[i].thread, NULL, burn, &workers[i]);
-		if (error)
-			fail(FAILED, "thread %lu cannot start: %s", i, strerror(error));
+		start_thread(&workers[i].thread, burn, &workers[i]);
 	}
 	began = now_ns();
 	pthread_barrier_wait(&start);

@@ -353,8 +353,7 @@ static void read_options(int argc, char **argv)
 			wrong_option(option, optopt, USAGE);
 		}
 	}
-	if (optind < argc)
-		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], USAGE);
+	no_arguments(argc, argv, USAGE);
 	/* Whole runs, so that a chunk never grows. */
 	word_count = bytes / sizeof(*blocks) / RUN * RUN;
 	bytes = word_count * sizeof(*blocks);
@@ -364,16 +363,13 @@ static void read_options(int argc, char **argv)
 }
 
 /* Start a thread of a stage, on CPU @cpu: it inherits where its creator may run. */
-static void start_thread(pthread_t *thread, void *(*stage)(void *), unsigned long cpu)
+static void start_stage(pthread_t *thread, void *(*stage)(void *), unsigned long cpu)
 {
 	cpu_set_t all;
-	int error;
 
 	sched_getaffinity(0, sizeof(all), &all);
 	pin(cpu);
-	error = pthread_create(thread, NULL, stage, NULL);
-	if (error)
-		fail(FAILED, "a thread cannot start: %s", strerror(error));
+	start_thread(thread, stage, NULL);
 	sched_setaffinity(0, sizeof(all), &all);
 }
 
@@ -392,11 +388,11 @@ int main(int argc, char **argv)
 	if (!pool)
 		fail(FAILED, "no memory for %lu threads", 2 * threads + 2);
 	pthread_barrier_init(&start, NULL, 2 * threads + 3);
-	start_thread(&pool[0], read_in, 0);
-	start_thread(&pool[1], write_out, 1);
+	start_stage(&pool[0], read_in, 0);
+	start_stage(&pool[1], write_out, 1);
 	for (i = 0; i < threads; i++) {
-		start_thread(&pool[2 + 2 * i], deduplicate, i);
-		start_thread(&pool[3 + 2 * i], compress, i + 1);
+		start_stage(&pool[2 + 2 * i], deduplicate, i);
+		start_stage(&pool[3 + 2 * i], compress, i + 1);
 	}
 	began = now_ns();
 	pthread_barrier_wait(&start);

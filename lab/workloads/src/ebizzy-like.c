@@ -211,8 +211,7 @@ static void read_options(int argc, char **argv)
 			wrong_option(option, optopt, USAGE);
 		}
 	}
-	if (optind < argc)
-		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], USAGE);
+	no_arguments(argc, argv, USAGE);
 	if (by_time && records_each)
 		fail(WRONG_USAGE, "give -S or -r, not both");
 	if (map && use_malloc)
@@ -226,7 +225,6 @@ static struct worker *run(void)
 {
 	struct worker *workers = aligned_alloc(CACHE_LINE, threads * sizeof(*workers));
 	unsigned long i;
-	int error;
 
 	if (!workers)
 		fail(FAILED, "no memory for %lu threads", threads);
@@ -234,9 +232,7 @@ static struct worker *run(void)
 	pthread_barrier_init(&start, NULL, threads);
 	for (i = 0; i < threads; i++) {
 		workers[i].number = i;
-		error = pthread_create(&workers[i].thread, NULL, work, &workers[i]);
-		if (error)
-			fail(FAILED, "thread %lu cannot start: %s", i, strerror(error));
+		start_thread(&workers[i].thread, work, &workers[i]);
 	}
 	for (i = 0; i < threads; i++)
 		pthread_join(workers[i].thread, NULL);

@@ -570,8 +570,7 @@ static void read_options(int argc, char **argv)
 			wrong_option(option, optopt, USAGE);
 		}
 	}
-	if (optind < argc)
-		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], USAGE);
+	no_arguments(argc, argv, USAGE);
 }
 
 static void make_file(void)
@@ -621,7 +620,6 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = try_again, .sa_flags = SA_SIGINFO };
 	unsigned long i;
-	int error;
 
 	read_options(argc, argv);
 	workers = aligned_alloc(CACHE_LINE, threads * sizeof(*workers));
@@ -635,9 +633,7 @@ int main(int argc, char **argv)
 	find_room();
 	for (i = 0; i < threads; i++) {
 		workers[i].number = i;
-		error = pthread_create(&workers[i].thread, NULL, work, &workers[i]);
-		if (error)
-			fail(FAILED, "thread %lu cannot start: %s", i, strerror(error));
+		start_thread(&workers[i].thread, work, &workers[i]);
 	}
 	for (i = 0; i < threads; i++)
 		pthread_join(workers[i].thread, NULL);

@@ -150,8 +150,7 @@ static void read_options(int argc, char **argv)
 			wrong_option(option, optopt, USAGE);
 		}
 	}
-	if (optind < argc)
-		fail(WRONG_USAGE, "'%s' is too much; options: %s", argv[optind], USAGE);
+	no_arguments(argc, argv, USAGE);
 	if (!mode)
 		fail(WRONG_USAGE, "-m is missing; options: %s", USAGE);
 }
@@ -161,7 +160,6 @@ int main(int argc, char **argv)
 	unsigned long turns = 0, i;
 	uint64_t began, ended;
 	pthread_t *pool;
-	int error;
 
 	read_options(argc, argv);
 	page_size = sysconf(_SC_PAGESIZE);
@@ -172,9 +170,7 @@ int main(int argc, char **argv)
 		fail(FAILED, "no memory for %lu threads", threads);
 	pthread_barrier_init(&start, NULL, threads + 1);
 	for (i = 0; i < threads; i++) {
-		error = pthread_create(&pool[i], NULL, keep_loaded, (void *)(uintptr_t)i);
-		if (error)
-			fail(FAILED, "thread %lu cannot start: %s", i, strerror(error));
+		start_thread(&pool[i], keep_loaded, (void *)(uintptr_t)i);
 	}
 	pin(0);
 	pthread_barrier_wait(&start);
