@@ -102,6 +102,12 @@ def test_no_stale_translation_with_any_lock(lab: Lab) -> None:
 
 
 @pytest.mark.soak
+def test_no_stale_translation_in_140_vcpus(lab: Lab) -> None:
+    result = lab(str(HERE / "many_vcpus.toml"))
+    assert result.status == 0, result.output
+
+
+@pytest.mark.soak
 def test_no_stale_translation_for_long(lab: Lab) -> None:
     result = lab("tlb-check")
     assert result.status == 0, result.output
