@@ -81,7 +81,7 @@ def soak_stages(seconds: int) -> list[Stage]:
     return [
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
-        Stage("kernel", kernel, "pytest", 20 * seconds + 7200),
+        Stage("kernel", kernel, "pytest", 20 * seconds + 24_000),
     ]
 
 
