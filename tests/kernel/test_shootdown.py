@@ -87,7 +87,7 @@ def test_every_form_of_shootdown(lab: Lab) -> None:
 
 
 def test_hypercall_with_any_argument(lab: Lab) -> None:
-    """Unknown vCPUs and absurd ranges get an error, and a flood leaves the neighbour alone."""
+    """Unknown vCPUs and absurd ranges get an error, called from all CPUs in a loop."""
     result = lab(
         str(HERE / "shootdown.toml"), "--schemes", "tlb-shoot4u,tlb-refused", "--cmd", HOSTILE
     )
