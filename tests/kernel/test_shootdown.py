@@ -130,13 +130,19 @@ def test_no_stale_translation_for_long(lab: Lab) -> None:
     ("scheme", "who"), [("tlb-busted", "assertion"), ("tlb-busted-unasserted", "checker")]
 )
 def test_lost_shootdowns_are_caught(lab: Lab, scheme: str, who: str) -> None:
-    """A host that loses them fails its own assertion; without it, a guest sees stale pages."""
+    """A host that loses them fails its own assertion; without it, a guest sees stale pages.
+
+    The assertion fails every run. The checker needs luck, as the emulator
+    flushes more than it has to: one of three runs has to see it.
+    """
     result = lab(
         str(HERE / "shootdown.toml"),
         "--schemes", f"tlb-shoot4u,{scheme}",
+        "--reps", "1" if who == "assertion" else "3",
         "--cmd", "/usr/lib/pvsync/bin/tlb-checker -S 5",
     )  # fmt: skip
-    assert result.status == 1, result.output
-    assert len(result.cell("tlb-shoot4u", 2)["values"]) == 1, "good shootdowns must pass beside it"
-    assert not result.cell(scheme, 2)["values"], "lost shootdowns passed"
+    assert result.cell("tlb-shoot4u", 2)["values"], "good shootdowns must pass beside it"
     assert seen(result, who), result.output
+    if who == "assertion":
+        assert result.status == 1, result.output
+        assert not result.cell(scheme, 2)["values"], "lost shootdowns passed"

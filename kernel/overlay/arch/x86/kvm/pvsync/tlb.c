@@ -132,11 +132,14 @@ static void note_done(struct pvsync_tlb *tlb)
 	WRITE_ONCE(tlb->done, tlb->asked);
 }
 
+/* What returns while nothing is asserted must not fail an assertion later. */
 static void note_returned(struct kvm *kvm, const struct shootdown *shot)
 {
 	unsigned int n = 0;
 	unsigned long i;
 
+	if (!READ_ONCE(pvsync_tlb_asserted))
+		return;
 	for_each_set_bit(i, shot->targets, KVM_MAX_VCPUS) {
 		struct pvsync_tlb *tlb = &kvm_get_vcpu(kvm, i)->arch.pvsync.tlb;
 		s64 old = atomic64_read(&tlb->returned);
