@@ -8,6 +8,11 @@
  *		flush when they run again, and are not waited for
  *   shoot4u	one hypercall; the host flushes, and nobody is waited for. After
  *		J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4
+ *   mixed	kvmtlb for CPUs that the host has marked as preempted, which costs a
+ *		note in shared memory instead of an exit, and shoot4u for the rest
+ *
+ * A CPU that mixed finds marked, and that runs again before its note is made, gets
+ * an interrupt and is waited for; it has just got its CPU.
  *
  * With shoot4u the other CPUs do not run flush_tlb_func(), so none of their
  * bookkeeping in cpu_tlbstate changes. Why that is correct:
@@ -83,6 +88,7 @@ const char * const pvsync_tlb_names[] = {
 	[PVSYNC_TLB_IPI]	= "ipi",
 	[PVSYNC_TLB_KVMTLB]	= "kvmtlb",
 	[PVSYNC_TLB_SHOOT4U]	= "shoot4u",
+	[PVSYNC_TLB_MIXED]	= "mixed",
 };
 
 typedef void (*flush_fn)(const struct cpumask *cpumask, const struct flush_tlb_info *info);
@@ -94,6 +100,14 @@ typedef void (*flush_fn)(const struct cpumask *cpumask, const struct flush_tlb_i
 static flush_fn stock_flush __ro_after_init;
 
 static enum pvsync_tlb_mechanism mechanism __read_mostly;
+
+/* CPUs marked as preempted, for the duration of a flush by this one. */
+static DEFINE_PER_CPU(struct cpumask, marked_cpus);
+
+static bool by_hypercall(enum pvsync_tlb_mechanism by)
+{
+	return by == PVSYNC_TLB_SHOOT4U || by == PVSYNC_TLB_MIXED;
+}
 
 static enum pvsync_tlb_mechanism stock_mechanism(void)
 {
@@ -125,7 +139,7 @@ static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(shootdown_refused)
 /* A guest that was moved to a host without pvsync, or an admin's no. */
 static void give_up(void)
 {
-	if (xchg(&mechanism, stock_mechanism()) == PVSYNC_TLB_SHOOT4U)
+	if (by_hypercall(xchg(&mechanism, stock_mechanism())))
 		irq_work_queue(&shootdown_refused_work);
 }
 
@@ -175,20 +189,27 @@ static void set_range(struct group *group, const struct flush_tlb_info *info)
  * Context: preemption disabled, interrupts enabled, as all of flush_tlb_multi().
  * On failure some CPUs may have been flushed, which does no harm.
  */
-static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *info)
+static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *info,
+		    bool mixed)
 {
+	struct cpumask *marked = this_cpu_ptr(&marked_cpus);
 	struct group group = { };
 	int cpu, me = smp_processor_id();
 
+	cpumask_clear(marked);
 	set_range(&group, info);
 	for_each_cpu(cpu, cpumask) {
 		if (cpu == me)
 			continue;
 		if (!info->freed_tables && per_cpu(cpu_tlbstate_shared.is_lazy, cpu))
 			continue;
-		if (!name_cpu(&group, cpu))
+		if (mixed && vcpu_is_preempted(cpu))
+			cpumask_set_cpu(cpu, marked);
+		else if (!name_cpu(&group, cpu))
 			return false;
 	}
+	if (!cpumask_empty(marked))
+		stock_flush(marked, info);
 	if (!ask_host(&group))
 		return false;
 	if (cpumask_test_cpu(me, cpumask))
@@ -201,7 +222,7 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 static void flush_by_mechanism(enum pvsync_tlb_mechanism by, const struct cpumask *cpumask,
 			       const struct flush_tlb_info *info)
 {
-	if (by == PVSYNC_TLB_SHOOT4U && shoot4u(cpumask, info))
+	if (by_hypercall(by) && shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
 		return;
 	if (by == PVSYNC_TLB_IPI)
 		native_flush_tlb_multi(cpumask, info);
@@ -255,7 +276,7 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 	int cpu, me;
 
 	me = get_cpu();
-	if (READ_ONCE(mechanism) != PVSYNC_TLB_SHOOT4U)
+	if (!by_hypercall(READ_ONCE(mechanism)))
 		goto out;
 	for_each_online_cpu(cpu) {
 		if (cpu != me && !name_cpu(&group, cpu))
@@ -274,10 +295,14 @@ static void __init start_shoot4u(void)
 	const char *reason = pvsync_host_lacks(PVSYNC_FEATURE_TLB);
 
 	if (reason) {
+		pr_info("pvsync.tlb=%s is %s here: %s\n", pvsync_tlb_names[mechanism],
+			pvsync_tlb_names[stock_mechanism()], reason);
 		mechanism = stock_mechanism();
-		pr_info("pvsync.tlb=shoot4u is %s here: %s\n", pvsync_tlb_names[mechanism],
-			reason);
 		return;
+	}
+	if (mechanism == PVSYNC_TLB_MIXED && stock_mechanism() != PVSYNC_TLB_KVMTLB) {
+		mechanism = PVSYNC_TLB_SHOOT4U;
+		pr_info("pvsync.tlb=mixed is shoot4u here: the host offers no notes\n");
 	}
 	/* See "Freed page tables" above. */
 	pv_ops.mmu.tlb_remove_table = tlb_remove_table;
@@ -302,14 +327,14 @@ static int __init parse_tlb(char *arg)
 	int wanted = match_string(pvsync_tlb_names, ARRAY_SIZE(pvsync_tlb_names), arg);
 
 	if (wanted < 0) {
-		pr_warn("pvsync.tlb=%s is not known, nothing changes; use ipi, kvmtlb or shoot4u\n",
+		pr_warn("pvsync.tlb=%s is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed\n",
 			arg);
 		return 1;
 	}
 	if (!stock_flush)
 		stock_flush = pv_ops.mmu.flush_tlb_multi;
 	mechanism = wanted;
-	if (wanted == PVSYNC_TLB_SHOOT4U)
+	if (by_hypercall(wanted))
 		start_shoot4u();
 	else if (wanted == PVSYNC_TLB_KVMTLB)
 		start_kvmtlb();
