@@ -5,6 +5,7 @@ import re
 
 ENOSYS, EINVAL = -1000, -22
 HELP, FEATURES, TLB, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x70760002, 0x7076FFFF, 0x7076
+ECS, GIVE_BACK = 0x70760003, 0x70760004
 ANSWER = re.compile(
     r"number (\w+), arguments (\w+) (\w+) (\w+) (\w+): (\d+) calls in 1 s, "
     r"answer (-?\d+), others (\d+)"

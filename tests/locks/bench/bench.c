@@ -33,11 +33,11 @@ int qspin_cpu(void)
 	return self;
 }
 
-extern const struct bench_lock bench_qspin, bench_pmt, bench_ticket, bench_plain_ticket,
+extern const struct bench_lock bench_qspin, bench_qspin_ecs, bench_pmt, bench_ticket, bench_plain_ticket,
 	bench_pthread, bench_ck_ticket, bench_ck_fas, bench_ck_mcs;
 
 static const struct bench_lock *const locks[] = {
-	&bench_qspin, &bench_pmt, &bench_ticket, &bench_plain_ticket,
+	&bench_qspin, &bench_qspin_ecs, &bench_pmt, &bench_ticket, &bench_plain_ticket,
 	&bench_pthread, &bench_ck_ticket, &bench_ck_fas, &bench_ck_mcs,
 };
 #define LOCKS		((int)(sizeof(locks) / sizeof(locks[0])))

@@ -7,11 +7,13 @@
 #define pr_fmt(fmt) "pvsync: " fmt
 
 #include <linux/export.h>
+#include <linux/kstrtox.h>
 #include <linux/moduleparam.h>
 #include <linux/printk.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
 
+#include <linux/pvsync/extend.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/strong_yield.h>
 
@@ -28,10 +30,21 @@ static const char * const yields[] = {
 	[PVSYNC_YIELD_STRONG]	= "strong",
 };
 
+static const char * const extends[] = {
+	[PVSYNC_EXTEND_OFF]	= "off",
+	[PVSYNC_EXTEND_ECS]	= "ecs",
+};
+
 static void yield_chosen(int value)
 {
 	if (value == PVSYNC_YIELD_STRONG)
 		pvsync_strong_enable();
+}
+
+static void extend_chosen(int value)
+{
+	if (value == PVSYNC_EXTEND_ECS)
+		pvsync_extend_enable();
 }
 
 struct pvsync_choice pvsync_candidate_choice = {
@@ -43,6 +56,31 @@ struct pvsync_choice pvsync_yield_choice = {
 	.name = "yield", .values = yields, .nr = PVSYNC_NR_YIELDS, .chosen = yield_chosen,
 };
 EXPORT_SYMBOL_GPL(pvsync_yield_choice);
+
+struct pvsync_choice pvsync_extend_choice = {
+	.name = "extend", .values = extends, .nr = PVSYNC_NR_EXTENDS, .chosen = extend_chosen,
+};
+EXPORT_SYMBOL_GPL(pvsync_extend_choice);
+
+/*
+ * How long a vCPU in a critical section may stay, us. The paper's schedule is
+ * 1 ms; what is left of a section is mostly far shorter, and guests that can give
+ * the CPU back as soon as they have left it.
+ */
+struct pvsync_number pvsync_extend_us = {
+	.name = "extend_us", .least = 10, .most = 10000, .now = 1000,
+};
+EXPORT_SYMBOL_GPL(pvsync_extend_us);
+
+/*
+ * How much of its vCPUs' time a VM may borrow, permille. All of it is paid back,
+ * but others wait for it: a guest that claims to be in a section for ever borrows
+ * one length for each of its time slices, which are of some milliseconds.
+ */
+struct pvsync_number pvsync_extend_cap = {
+	.name = "extend_cap", .least = 0, .most = 1000, .now = 200,
+};
+EXPORT_SYMBOL_GPL(pvsync_extend_cap);
 
 /* Whether pvsync's hypercalls are answered; else they are as unknown as to stock KVM. */
 bool pvsync_hypercalls = true;
@@ -137,3 +175,54 @@ static const struct kernel_param_ops choice_ops = {
 
 module_param_cb(candidate, &choice_ops, &pvsync_candidate_choice, 0644);
 module_param_cb(yield, &choice_ops, &pvsync_yield_choice, 0644);
+module_param_cb(extend, &choice_ops, &pvsync_extend_choice, 0644);
+
+/**
+ * pvsync_parse_number - read the value of a parameter that is a number
+ * @number: the parameter
+ * @text: decimal digits, a newline may follow
+ * @value: where it goes
+ *
+ * Context: any.
+ *
+ * Return: 0, or -EINVAL after a line in the log that says what is allowed.
+ */
+int pvsync_parse_number(const struct pvsync_number *number, const char *text, u32 *value)
+{
+	u32 parsed;
+
+	if (kstrtou32(text, 10, &parsed) || parsed < number->least || parsed > number->most) {
+		pr_warn_ratelimited("%s does not have that value, it stays as it is; use a number from %u to %u\n",
+				    number->name, number->least, number->most);
+		return -EINVAL;
+	}
+	*value = parsed;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(pvsync_parse_number);
+
+static int number_set(const char *text, const struct kernel_param *param)
+{
+	struct pvsync_number *number = param->arg;
+	u32 value;
+	int err = pvsync_parse_number(number, text, &value);
+
+	if (!err)
+		WRITE_ONCE(number->now, value);
+	return err;
+}
+
+static int number_get(char *buffer, const struct kernel_param *param)
+{
+	const struct pvsync_number *number = param->arg;
+
+	return sysfs_emit(buffer, "%u\n", READ_ONCE(number->now));
+}
+
+static const struct kernel_param_ops number_ops = {
+	.set = number_set,
+	.get = number_get,
+};
+
+module_param_cb(extend_us, &number_ops, &pvsync_extend_us, 0644);
+module_param_cb(extend_cap, &number_ops, &pvsync_extend_cap, 0644);

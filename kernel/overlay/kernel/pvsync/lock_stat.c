@@ -22,6 +22,7 @@
 #include <asm/qspinlock.h>
 #include <asm/tsc.h>
 
+#include <linux/pvsync/ecs.h>
 #include <linux/pvsync/lock_stat.h>
 
 #include "counters.h"
@@ -66,7 +67,10 @@ void notrace pvsync_counted_lock(struct qspinlock *lock)
 		u64 start = rdtsc(), cycles;
 		unsigned int bin;
 
+		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_SPINNER);
 		queued_spin_lock(lock);
+		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
+		pvsync_ecs_drop(non_preemptable, PVSYNC_ECS_SPINNER);
 		cycles = rdtsc() - start;
 		/* Counters that run apart would make a short wait a huge one. */
 		bin = (s64)cycles > 0 ? fls64(cycles) : 0;
@@ -77,6 +81,8 @@ void notrace pvsync_counted_lock(struct qspinlock *lock)
 			__pvsync_add(PVSYNC_lock_stolen_ns,
 				     paravirt_steal_clock(cpu) - stolen);
 		}
+	} else {
+		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
 	}
 	__pvsync_count(PVSYNC_lock_acquisitions);
 }

@@ -2,6 +2,8 @@
 #ifndef _LINUX_PVSYNC_ABI_H
 #define _LINUX_PVSYNC_ABI_H
 
+#include <linux/types.h>
+
 /*
  * What a pvsync guest and a pvsync host agree on, see docs/abi/hypercalls.rst
  * of the project.
@@ -14,10 +16,13 @@
 #define PVSYNC_HC_FEATURES	0x70760000
 #define PVSYNC_HC_HELP		0x70760001
 #define PVSYNC_HC_TLB		0x70760002
+#define PVSYNC_HC_ECS		0x70760003
+#define PVSYNC_HC_GIVE_BACK	0x70760004
 
 /* Returned by PVSYNC_HC_FEATURES. */
 #define PVSYNC_FEATURE_HELP	(1UL << 0)
 #define PVSYNC_FEATURE_TLB	(1UL << 1)
+#define PVSYNC_FEATURE_ECS	(1UL << 2)
 
 /*
  * Arguments of PVSYNC_HC_TLB. All are in registers: there is no memory of the
@@ -32,5 +37,73 @@
 #define PVSYNC_TLB_TARGETS	128
 #define PVSYNC_TLB_PAGES_SHIFT	32
 #define PVSYNC_TLB_SIZE_MASK	0xfffUL
+
+/*
+ * Arguments of PVSYNC_HC_ECS, by which a vCPU shares a record with the host:
+ *
+ * a0: the guest-physical address of its struct pvsync_ecs, which has the
+ *     alignment of PVSYNC_ECS_SIZE, with the form of its claims in the low bits;
+ *     0 to share nothing any more
+ *
+ * and for PVSYNC_ECS_FREE only, 0 otherwise:
+ *
+ * a1: the guest-physical address of its preempt count, 4 bytes
+ * a2: the guest-physical address of its pointer to the running task, 8 bytes; 0
+ *     if the next one cannot be told
+ * a3: bits 30..63 the address at which the guest maps all of its memory, bits
+ *     0..29 where a task has its nesting of RCU readers, 4 bytes
+ */
+#define PVSYNC_ECS_SIZE		128
+#define PVSYNC_ECS_COUNT	1
+#define PVSYNC_ECS_FREE		2
+#define PVSYNC_ECS_FORM_MASK	3UL
+#define PVSYNC_ECS_TASK_MASK	((1UL << 30) - 1)
+
+/*
+ * Numbers of critical sections that a vCPU is in, four of 16 bits in a word; the
+ * last of them has 15. Words that are not preemptable belong to the CPU, the
+ * preemptable word to the task that runs on it.
+ *
+ * BORROWED is set and cleared by the host while the vCPU does not run, and tells
+ * that it runs on borrowed time: when it has left its sections, it calls
+ * PVSYNC_HC_GIVE_BACK.
+ */
+#define PVSYNC_ECS_LOCK		(1ULL << 0)	/* spinlocks, write-locked rwlocks */
+#define PVSYNC_ECS_READ		(1ULL << 16)	/* read-locked rwlocks */
+#define PVSYNC_ECS_IRQ		(1ULL << 32)	/* hard and soft interrupts */
+#define PVSYNC_ECS_SPINNER	(1ULL << 48)	/* waits for one of these locks */
+
+#define PVSYNC_ECS_MUTEX	(1ULL << 0)	/* mutexes, write-locked rwsems */
+#define PVSYNC_ECS_RWSEM_READ	(1ULL << 16)	/* read-locked rwsems */
+#define PVSYNC_ECS_RCU		(1ULL << 32)	/* RCU readers that can be preempted */
+#define PVSYNC_ECS_WAITER	(1ULL << 48)	/* waits for one of these locks, awake */
+
+#define PVSYNC_ECS_FIELD	0xffffULL
+#define PVSYNC_ECS_BORROWED	(1ULL << 63)
+
+/**
+ * struct pvsync_ecs - what a vCPU and its host tell each other
+ * @non_preemptable: sections in which the guest does not switch tasks
+ * @preemptable: sections that it can switch away from
+ * @guest_reserved: 0
+ * @preempted: the vCPU waits for a CPU of the host
+ * @overcommitted: when the vCPU came to its CPU, something else waited for that
+ * @borrowed: it runs on borrowed time, as the words say in their top bit
+ * @host_reserved: 0
+ *
+ * The first half is written by the guest, the second half by the host when it
+ * switches to the vCPU or away from it. All of it is a claim of one of them,
+ * nothing more.
+ */
+struct pvsync_ecs {
+	__u64	non_preemptable;
+	__u64	preemptable;
+	__u64	guest_reserved[6];
+
+	__u32	preempted;
+	__u32	overcommitted;
+	__u32	borrowed;
+	__u32	host_reserved[13];
+} __attribute__((aligned(PVSYNC_ECS_SIZE)));
 
 #endif /* _LINUX_PVSYNC_ABI_H */

@@ -24,6 +24,13 @@ enum pvsync_yield {
 	PVSYNC_NR_YIELDS
 };
 
+/* pvsync.extend: whether a vCPU in a critical section may stay for a while. */
+enum pvsync_extend {
+	PVSYNC_EXTEND_OFF,
+	PVSYNC_EXTEND_ECS,
+	PVSYNC_NR_EXTENDS
+};
+
 /**
  * struct pvsync_choice - a parameter whose values have names
  * @name: of the parameter
@@ -41,6 +48,23 @@ struct pvsync_choice {
 	void			(*chosen)(int value);
 };
 
+/**
+ * struct pvsync_number - a parameter that is a number
+ * @name: of the parameter
+ * @least: its smallest value
+ * @most: its largest value
+ * @now: the value for guests without one of their own
+ */
+struct pvsync_number {
+	const char	*name;
+	u32		least;
+	u32		most;
+	u32		now;
+};
+
+extern struct pvsync_number pvsync_extend_us;
+extern struct pvsync_number pvsync_extend_cap;
+extern struct pvsync_choice pvsync_extend_choice;
 extern struct pvsync_choice pvsync_candidate_choice;
 extern struct pvsync_choice pvsync_yield_choice;
 extern bool pvsync_hypercalls;
@@ -65,6 +89,13 @@ static inline bool pvsync_busted_tlb(void)
 #endif
 }
 
+/* The value for a VM whose own is @own minus 1, if it has one. */
+static inline u32 pvsync_number_of(const struct pvsync_number *number, u32 own)
+{
+	return own ? own - 1 : READ_ONCE(number->now);
+}
+
 int pvsync_choose(const struct pvsync_choice *choice, const char *text);
+int pvsync_parse_number(const struct pvsync_number *number, const char *text, u32 *value);
 
 #endif /* _LINUX_PVSYNC_HOST_H */

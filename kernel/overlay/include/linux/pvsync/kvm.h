@@ -5,6 +5,8 @@
 /* What KVM calls of pvsync. Everything is in arch/x86/kvm/pvsync/. */
 
 #include <linux/bits.h>
+#include <linux/hrtimer.h>
+#include <linux/kvm_types.h>
 #include <linux/sched.h>
 #include <linux/types.h>
 
@@ -55,8 +57,55 @@ struct pvsync_tlb {
 };
 
 /**
+ * struct pvsync_told - the latest of what a guest was told of a vCPU
+ * @preempted: as in struct pvsync_ecs
+ * @overcommitted: as there
+ * @borrowed: as there
+ */
+struct pvsync_told {
+	u32		preempted;
+	u32		overcommitted;
+	u32		borrowed;
+};
+
+/**
+ * struct pvsync_shared - what a vCPU shares with the host
+ * @form: of its claims, PVSYNC_ECS_COUNT or PVSYNC_ECS_FREE; 0 if it shares nothing
+ * @record: where its struct pvsync_ecs is
+ * @preempt_count: where its preempt count is; this and the rest if it is free
+ * @task: where its pointer to the running task is, if it has told
+ * @memory: where the guest maps its memory
+ * @nesting: where a task has its nesting of RCU readers
+ * @told: what the record says
+ */
+struct pvsync_shared {
+	u8			form;
+	struct gfn_to_hva_cache	record;
+	struct gfn_to_hva_cache	preempt_count;
+	struct gfn_to_hva_cache	task;
+	u64			memory;
+	u64			nesting;
+	struct pvsync_told	told;
+};
+
+/**
+ * struct pvsync_loan - time that a vCPU runs on after it was to be preempted
+ * @timer: ends it
+ * @granted: there is one
+ * @returned: the guest has given it back, and has not run since
+ * @since: its begin, ns
+ */
+struct pvsync_loan {
+	struct hrtimer	timer;
+	bool		granted;
+	bool		returned;
+	u64		since;
+};
+
+/**
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
+ * @yielding: its thread is giving its CPU to another vCPU
  * @yielding_ns: time that its last sign spent in yields, ns
  * @looked_at: vCPUs that its last sign looked at
  * @target: the vCPU that it last yielded to; the next three are of that yield
@@ -66,10 +115,13 @@ struct pvsync_tlb {
  * @wanted: @wanted_by may have bits
  * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
  * @tlb: translations to flush
+ * @ecs: what it shares of its critical sections
+ * @loan: extra time in them
  * @counters: of this vCPU; written by its own thread only
  */
 struct pvsync_vcpu {
 	u64		last_event;
+	bool		yielding;
 	u64		yielding_ns;
 	unsigned int	looked_at;
 
@@ -82,6 +134,8 @@ struct pvsync_vcpu {
 	unsigned long	wanted_by[BITS_TO_LONGS(CONFIG_KVM_MAX_NR_VCPUS)];
 
 	struct pvsync_tlb tlb;
+	struct pvsync_shared ecs;
+	struct pvsync_loan loan;
 
 	u64		counters[PVSYNC_NR_COUNTERS];
 };
@@ -90,10 +144,20 @@ struct pvsync_vcpu {
  * struct pvsync_vm - the part of a VM
  * @candidate: its own enum pvsync_candidate plus 1; 0 for that of all
  * @yield: its own enum pvsync_yield plus 1; 0 for that of all
+ * @extend: its own enum pvsync_extend plus 1; 0 for that of all
+ * @extend_us: its own length of a loan plus 1, us; 0 for that of all
+ * @extend_cap: its own cap plus 1, permille; 0 for that of all
+ * @period: begin of the period that @borrowed is of, ns
+ * @borrowed: time that its vCPUs borrowed in it, ns
  */
 struct pvsync_vm {
 	u8		candidate;
 	u8		yield;
+	u8		extend;
+	u32		extend_us;
+	u32		extend_cap;
+	u64		period;
+	u64		borrowed;
 };
 
 unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
@@ -114,6 +178,8 @@ do {								\
 int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
 void pvsync_candidate(struct kvm_vcpu *me);
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
+void pvsync_vcpu_put(struct kvm_vcpu *vcpu);
+void pvsync_ecs_forget(struct kvm_vcpu *vcpu);
 void pvsync_create_vm_debugfs(struct kvm *kvm);
 
 #else
@@ -129,6 +195,8 @@ static inline int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *t
 static inline void pvsync_service_tlb(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_candidate(struct kvm_vcpu *me) { }
 static inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
+static inline void pvsync_vcpu_put(struct kvm_vcpu *vcpu) { }
+static inline void pvsync_ecs_forget(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_create_vm_debugfs(struct kvm *kvm) { }
 
 #define pvsync_hypercall(vcpu, nr, a0, a1, a2, a3)	(-KVM_ENOSYS)

@@ -3,20 +3,28 @@
 #define _ASM_X86_PVSYNC_SPINLOCK_H
 
 /*
- * Counts every acquisition, also those that the fast path takes, and times
- * every wait, whichever slow path it is in. Nothing is different from
- * <asm/qspinlock.h> without CONFIG_PVSYNC_LOCK_STAT.
+ * Spinlocks and rwlocks as <linux/spinlock.h> gets to see them. With
+ * CONFIG_PVSYNC_LOCK_STAT every acquisition of a spinlock is counted, also those
+ * that the fast path takes, and every wait is timed, whichever slow path it is in.
+ * With CONFIG_PVSYNC_ECS_COUNT the host is told who has a lock, and who waits for
+ * a spinlock; who waits for an rwlock has or waits for the spinlock in it. Nothing
+ * is different from <asm/qspinlock.h> and <asm/qrwlock.h> without either.
  */
-#ifdef CONFIG_PVSYNC_LOCK_STAT
+#if defined(CONFIG_PVSYNC_LOCK_STAT) || defined(CONFIG_PVSYNC_ECS_COUNT)
 
+#include <linux/pvsync/ecs.h>
 #include <linux/pvsync/lock_stat.h>
 
 static __always_inline void pvsync_spin_lock(arch_spinlock_t *lock)
 {
+	int val = 0;
+
 	if (pvsync_lock_stat_on())
 		pvsync_counted_lock(lock);
+	else if (likely(atomic_try_cmpxchg_acquire(&lock->val, &val, _Q_LOCKED_VAL)))
+		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
 	else
-		queued_spin_lock(lock);
+		pvsync_ecs_spin(lock, val);
 }
 
 static __always_inline int pvsync_spin_trylock(arch_spinlock_t *lock)
@@ -24,6 +32,7 @@ static __always_inline int pvsync_spin_trylock(arch_spinlock_t *lock)
 	if (!queued_spin_trylock(lock))
 		return 0;
 	pvsync_count(PVSYNC_lock_acquisitions);
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
 	return 1;
 }
 
@@ -32,6 +41,74 @@ static __always_inline int pvsync_spin_trylock(arch_spinlock_t *lock)
 #define arch_spin_lock(l)		pvsync_spin_lock(l)
 #define arch_spin_trylock(l)		pvsync_spin_trylock(l)
 
-#endif /* CONFIG_PVSYNC_LOCK_STAT */
+#endif /* CONFIG_PVSYNC_LOCK_STAT || CONFIG_PVSYNC_ECS_COUNT */
+
+#ifdef CONFIG_PVSYNC_ECS_COUNT
+
+/* Included here, as what it defines has to be replaced. */
+#include <asm/qrwlock.h>
+
+static __always_inline void pvsync_spin_unlock(arch_spinlock_t *lock)
+{
+	queued_spin_unlock(lock);
+	pvsync_ecs_leave(non_preemptable, PVSYNC_ECS_LOCK);
+}
+
+static __always_inline void pvsync_read_lock(arch_rwlock_t *lock)
+{
+	queued_read_lock(lock);
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_READ);
+}
+
+static __always_inline int pvsync_read_trylock(arch_rwlock_t *lock)
+{
+	if (!queued_read_trylock(lock))
+		return 0;
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_READ);
+	return 1;
+}
+
+static __always_inline void pvsync_read_unlock(arch_rwlock_t *lock)
+{
+	queued_read_unlock(lock);
+	pvsync_ecs_leave(non_preemptable, PVSYNC_ECS_READ);
+}
+
+static __always_inline void pvsync_write_lock(arch_rwlock_t *lock)
+{
+	queued_write_lock(lock);
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
+}
+
+static __always_inline int pvsync_write_trylock(arch_rwlock_t *lock)
+{
+	if (!queued_write_trylock(lock))
+		return 0;
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
+	return 1;
+}
+
+static __always_inline void pvsync_write_unlock(arch_rwlock_t *lock)
+{
+	queued_write_unlock(lock);
+	pvsync_ecs_leave(non_preemptable, PVSYNC_ECS_LOCK);
+}
+
+#undef arch_spin_unlock
+#undef arch_read_lock
+#undef arch_read_trylock
+#undef arch_read_unlock
+#undef arch_write_lock
+#undef arch_write_trylock
+#undef arch_write_unlock
+#define arch_spin_unlock(l)		pvsync_spin_unlock(l)
+#define arch_read_lock(l)		pvsync_read_lock(l)
+#define arch_read_trylock(l)		pvsync_read_trylock(l)
+#define arch_read_unlock(l)		pvsync_read_unlock(l)
+#define arch_write_lock(l)		pvsync_write_lock(l)
+#define arch_write_trylock(l)		pvsync_write_trylock(l)
+#define arch_write_unlock(l)		pvsync_write_unlock(l)
+
+#endif /* CONFIG_PVSYNC_ECS_COUNT */
 
 #endif /* _ASM_X86_PVSYNC_SPINLOCK_H */

@@ -5,12 +5,13 @@
 
 #include <linux/pvsync/abi.h>
 
+#include "ecs.h"
 #include "spin.h"
 #include "tlb.h"
 
 static unsigned long features(struct kvm_vcpu *vcpu)
 {
-	unsigned long offered = PVSYNC_FEATURE_HELP;
+	unsigned long offered = PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_ECS;
 
 	if (pvsync_tlb_offered(vcpu))
 		offered |= PVSYNC_FEATURE_TLB;
@@ -49,6 +50,13 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 		if (!pvsync_tlb_offered(vcpu))
 			return -KVM_ENOSYS;
 		return pvsync_tlb_shootdown(vcpu, a0, a1, a2, a3);
+	case PVSYNC_HC_ECS:
+		return pvsync_ecs_share(vcpu, a0, a1, a2, a3);
+	case PVSYNC_HC_GIVE_BACK:
+		if (a0)
+			return -KVM_EINVAL;
+		pvsync_give_back(vcpu);
+		return 0;
 	default:
 		return -KVM_ENOSYS;
 	}

@@ -131,7 +131,9 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 		pvsync_strong_ask(cpu);
 
 	start = local_clock();
+	me->arch.pvsync.yielding = true;
 	ret = yield_to(task, 1);
+	me->arch.pvsync.yielding = false;
 	me->arch.pvsync.yielding_ns += local_clock() - start;
 
 	if (ret <= 0) {
@@ -161,17 +163,17 @@ static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
 }
 
 /**
- * pvsync_vcpu_load - a vCPU's thread runs on a CPU
- * @vcpu: the vCPU
- * @cpu: the CPU
+ * pvsync_count_yields_to - count what came of the yields to a vCPU
+ * @vcpu: the vCPU, whose thread runs now
+ * @cpu: its CPU
  *
- * Counts what came of the yields to it: it is picked if the switch to it is the
+ * It is picked if the switch to it is the
  * first of that CPU since then, and has run in time if the vCPU that yielded
  * has not been in the guest in between, wherever other threads ran.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
-void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu)
 {
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
 	unsigned long i;

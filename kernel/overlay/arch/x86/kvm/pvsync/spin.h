@@ -42,6 +42,7 @@ typedef struct kvm_vcpu *(*pvsync_pick_fn)(struct kvm_vcpu *me, struct pvsync_se
 struct kvm_vcpu *pvsync_friebel_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 
 void pvsync_spin(struct kvm_vcpu *me);
+void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu);
 
 static inline int pvsync_candidate_of(struct kvm *kvm)
 {

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Critical sections of guests, what a guest says of them and what it is told.
+ * After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with
+ * eCS", USENIX ATC 2018, section 3.1. The record that a vCPU shares, and what is
+ * read besides if it does not count, are in <linux/pvsync/abi.h>.
+ *
+ * The record is read when the vCPU is to lose its CPU and written when it loses it
+ * and gets it back, always by the thread of the vCPU, while the vCPU is not in the
+ * guest. So the words that both sides write are never written by both at once:
+ *
+ *	vCPU, in the guest			thread of the vCPU, in the host
+ *	------------------			-------------------------------
+ *	[RmW] word, one instruction
+ *	      VM exit
+ *						[L] word
+ *						[S] word | BORROWED
+ *	      VM entry
+ *	[RmW] word, sees BORROWED
+ *
+ * Other vCPUs of the guest only read the half that the host writes.
+ *
+ * The scheduler calls this, so it must not sleep. The guest's memory is reached
+ * through the address at which the virtual machine monitor has it, with page faults
+ * disabled: what is not there, not writable or not the guest's any more is left,
+ * and a claim that cannot be read is none. What a guest puts there is a claim and
+ * nothing more: each value is read once, any value means something, and all that
+ * can come of it is bounded in extend.c. In user mode a vCPU is in no section of
+ * its kernel, whatever its record says.
+ */
+#include <linux/kvm_host.h>
+#include <linux/kvm_para.h>
+#include <linux/preempt.h>
+#include <linux/uaccess.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/extend.h>
+
+#include "../x86.h"
+
+#include "ecs.h"
+
+/* The two words of the guest, at the beginning of struct pvsync_ecs. */
+struct claim {
+	u64	non_preemptable;
+	u64	preemptable;
+};
+
+/* What the host tells, from this offset on. */
+#define TOLD_OFFSET	offsetof(struct pvsync_ecs, preempted)
+
+static_assert(sizeof(struct pvsync_ecs) == PVSYNC_ECS_SIZE);
+
+/* The guest's memory is that of this process, which does not hold while it exits. */
+static bool reachable(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.pvsync.ecs.form && current->mm == vcpu->kvm->mm;
+}
+
+static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
+		       unsigned long len)
+{
+	int idx = srcu_read_lock(&vcpu->kvm->srcu);
+	bool done;
+
+	pagefault_disable();
+	done = where->memslot && !kvm_read_guest_cached(vcpu->kvm, where, data, len);
+	pagefault_enable();
+	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+	return done;
+}
+
+static void write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
+			unsigned int offset, unsigned long len)
+{
+	int idx = srcu_read_lock(&vcpu->kvm->srcu);
+
+	pagefault_disable();
+	if (where->memslot)
+		kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
+	pagefault_enable();
+	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+}
+
+static u64 field(u64 word, u64 unit)
+{
+	return (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD;
+}
+
+/* In the order in which a preemption is ascribed to one of several sections. */
+static enum pvsync_counter counted_section(struct kvm_vcpu *vcpu)
+{
+	struct claim claim;
+
+	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
+		return PVSYNC_preempt_unknown;
+	if (field(claim.non_preemptable, PVSYNC_ECS_IRQ))
+		return PVSYNC_preempt_irq;
+	if (field(claim.non_preemptable, PVSYNC_ECS_LOCK))
+		return PVSYNC_preempt_lock;
+	if (field(claim.non_preemptable, PVSYNC_ECS_READ))
+		return PVSYNC_preempt_reader;
+	if (field(claim.preemptable, PVSYNC_ECS_MUTEX))
+		return PVSYNC_preempt_mutex;
+	if (field(claim.preemptable, PVSYNC_ECS_RWSEM_READ))
+		return PVSYNC_preempt_reader;
+	if (field(claim.preemptable, PVSYNC_ECS_RCU))
+		return PVSYNC_preempt_rcu;
+	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER) ||
+	    field(claim.preemptable, PVSYNC_ECS_WAITER))
+		return PVSYNC_preempt_waiter;
+	return PVSYNC_preempt_kernel;
+}
+
+/* Whether the running task of the guest is an RCU reader, as far as can be told. */
+static bool reads_rcu(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	s32 nesting = 0;
+	u64 task;
+	int idx;
+
+	if (!ecs->task.memslot || !read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
+	    task < ecs->memory)
+		return false;
+	idx = srcu_read_lock(&vcpu->kvm->srcu);
+	if (kvm_vcpu_read_guest_atomic(vcpu, task - ecs->memory + ecs->nesting,
+				       &nesting, sizeof(nesting)))
+		nesting = 0;
+	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+	return nesting > 0;
+}
+
+/* From what the guest's kernel maintains anyway, laid out as this kernel's. */
+static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
+{
+	u32 count;
+
+	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)))
+		return PVSYNC_preempt_unknown;
+	count &= ~PREEMPT_NEED_RESCHED;
+	if (count & (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET))
+		return PVSYNC_preempt_irq;
+	if (count)
+		return PVSYNC_preempt_lock;
+	if (reads_rcu(vcpu))
+		return PVSYNC_preempt_rcu;
+	return PVSYNC_preempt_kernel;
+}
+
+/**
+ * pvsync_ecs_where - what a vCPU is doing
+ * @vcpu: the vCPU, not in the guest
+ *
+ * A vCPU that runs a guest of its own is taken for one in user mode: what its
+ * record says is of the kernel that runs that guest. One that has halted is in no
+ * section, although its idle task has preemption disabled.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ *
+ * Return: the counter of its preemption there, from PVSYNC_preempt_irq to
+ * PVSYNC_preempt_unknown.
+ */
+enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
+{
+	if (is_guest_mode(vcpu) || !kvm_arch_vcpu_in_kernel(vcpu))
+		return PVSYNC_preempt_user;
+	if (!reachable(vcpu))
+		return PVSYNC_preempt_unknown;
+	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
+		return PVSYNC_preempt_kernel;
+	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
+		return found_section(vcpu);
+	return counted_section(vcpu);
+}
+
+static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+
+	if (!memcmp(&ecs->told, told, sizeof(*told)))
+		return;
+	ecs->told = *told;
+	write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET, sizeof(ecs->told));
+}
+
+/**
+ * pvsync_ecs_tell - tell a guest what has become of a vCPU
+ * @vcpu: the vCPU
+ * @preempted: it waits for a CPU
+ * @overcommitted: something else waits for the CPU that it has
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted)
+{
+	struct pvsync_told told = vcpu->arch.pvsync.ecs.told;
+
+	if (!reachable(vcpu))
+		return;
+	told.preempted = preempted;
+	told.overcommitted = overcommitted;
+	tell(vcpu, &told);
+}
+
+/* So that the guest notices when it leaves its sections, without looking for it. */
+static void mark_words(struct kvm_vcpu *vcpu, bool borrowed)
+{
+	struct gfn_to_hva_cache *record = &vcpu->arch.pvsync.ecs.record;
+	struct claim claim;
+
+	if (!read_guest(vcpu, record, &claim, sizeof(claim)))
+		return;
+	claim.non_preemptable &= ~PVSYNC_ECS_BORROWED;
+	claim.preemptable &= ~PVSYNC_ECS_BORROWED;
+	if (borrowed) {
+		claim.non_preemptable |= PVSYNC_ECS_BORROWED;
+		claim.preemptable |= PVSYNC_ECS_BORROWED;
+	}
+	write_guest(vcpu, record, &claim, 0, sizeof(claim));
+}
+
+/*
+ * As if the guest had asked its CPU to reschedule: its last preempt_enable() calls
+ * the scheduler then. Not taken back when the time is over: it could be the
+ * guest's own by then, and all that it costs is a look at its run queue.
+ */
+static void make_reschedule(struct kvm_vcpu *vcpu)
+{
+	struct gfn_to_hva_cache *where = &vcpu->arch.pvsync.ecs.preempt_count;
+	u32 count;
+
+	if (!read_guest(vcpu, where, &count, sizeof(count)))
+		return;
+	count &= ~PREEMPT_NEED_RESCHED;
+	write_guest(vcpu, where, &count, 0, sizeof(count));
+}
+
+/**
+ * pvsync_ecs_tell_loan - tell a guest that a vCPU runs on borrowed time, or not
+ * @vcpu: the vCPU
+ * @borrowed: it does
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed)
+{
+	struct pvsync_told told = vcpu->arch.pvsync.ecs.told;
+
+	if (!reachable(vcpu))
+		return;
+	told.borrowed = borrowed;
+	tell(vcpu, &told);
+	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_COUNT)
+		mark_words(vcpu, borrowed);
+	else if (borrowed)
+		make_reschedule(vcpu);
+}
+
+static bool map(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa,
+		unsigned long size)
+{
+	return IS_ALIGNED(gpa, size) &&
+	       !kvm_gfn_to_hva_cache_init(vcpu->kvm, where, gpa, size) && where->memslot;
+}
+
+static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+
+	if (!a1 || !map(vcpu, &ecs->preempt_count, a1, sizeof(u32)))
+		return false;
+	ecs->task.memslot = NULL;
+	if (!a2)
+		return !a3;
+	ecs->memory = a3 & ~PVSYNC_ECS_TASK_MASK;
+	ecs->nesting = a3 & PVSYNC_ECS_TASK_MASK;
+	return IS_ALIGNED(ecs->nesting, sizeof(s32)) &&
+	       map(vcpu, &ecs->task, a2, sizeof(u64));
+}
+
+/**
+ * pvsync_ecs_share - a vCPU shares a record, another one, or none any more
+ * @vcpu: the vCPU
+ * @a0: see <linux/pvsync/abi.h>
+ * @a1: see there
+ * @a2: see there
+ * @a3: see there
+ *
+ * Context: thread of @vcpu, may sleep.
+ *
+ * Return: 0, or -KVM_EINVAL for arguments that have no meaning or memory that
+ * the guest does not have; nothing is shared then.
+ */
+long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	u64 form = a0 & PVSYNC_ECS_FORM_MASK;
+
+	pvsync_ecs_forget(vcpu);
+	if (!a0 && !a1 && !a2 && !a3)
+		return 0;
+	if (!map(vcpu, &ecs->record, a0 - form, PVSYNC_ECS_SIZE))
+		return -KVM_EINVAL;
+	switch (form) {
+	case PVSYNC_ECS_COUNT:
+		if (a1 || a2 || a3)
+			return -KVM_EINVAL;
+		break;
+	case PVSYNC_ECS_FREE:
+		if (!map_what_is_free(vcpu, a1, a2, a3))
+			return -KVM_EINVAL;
+		break;
+	default:
+		return -KVM_EINVAL;
+	}
+	preempt_disable();
+	pvsync_loan_init(vcpu);
+	memset(&ecs->told, 0, sizeof(ecs->told));
+	ecs->form = form;
+	preempt_enable();
+	return 0;
+}
+
+/**
+ * pvsync_ecs_forget - a vCPU shares nothing any more
+ * @vcpu: the vCPU; also when it is reset, as its memory is another system's then
+ *
+ * Context: thread of @vcpu, or nobody runs it.
+ */
+void pvsync_ecs_forget(struct kvm_vcpu *vcpu)
+{
+	preempt_disable();
+	pvsync_loan_end(vcpu);
+	vcpu->arch.pvsync.ecs.form = 0;
+	preempt_enable();
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Extra time for vCPUs in critical sections, and what vCPUs are doing when they
+ * are preempted. After "Scaling Guest OS Critical Sections with eCS", section 3.2.
+ *
+ *	state		a switch is asked for		the thread leaves its CPU
+ *	-----		---------------------		-------------------------
+ *	no loan		in a section: loan,		(nothing)
+ *			timer, no switch
+ *			else: switch
+ *	loan		no loan, switch			no loan
+ *
+ * So there is one loan per boundary of the schedule, whatever the guest claims,
+ * and the next one only after the scheduler has had its choice. A loan ends at
+ * the latest when the timer asks for a switch again; earlier if somebody else does,
+ * or the guest itself by PVSYNC_HC_GIVE_BACK.
+ *
+ * All of it is done by the thread of the vCPU, with preemption disabled; the timer
+ * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
+ * cancelled there, with the timer's handler not running, before the thread leaves.
+ *
+ * A VM may borrow so much of its vCPUs' time in a period, PVSYNC_extend_cap. What
+ * it has used is added up without a lock: vCPUs that end a loan at the same time may
+ * miss one of them, which is less than the cap is exact.
+ */
+#include <linux/hrtimer.h>
+#include <linux/kvm_host.h>
+#include <linux/sched.h>
+#include <linux/sched/clock.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/extend.h>
+#include <linux/pvsync/kvm.h>
+
+#include "count.h"
+#include "ecs.h"
+
+/* Over which what a VM has borrowed is added up, ns. */
+#define PERIOD	(100 * NSEC_PER_MSEC)
+
+static void ask_for_switch(void)
+{
+	set_tsk_need_resched(current);
+	set_preempt_need_resched();
+}
+
+/**
+ * pvsync_where - what a vCPU is doing, as pvsync_ecs_where()
+ * @vcpu: the vCPU
+ *
+ * A guest gives back when it has left its sections, and that is final until it
+ * runs again: with the free form it is in its scheduler then, with preemption
+ * disabled.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ *
+ * Return: as pvsync_ecs_where().
+ */
+enum pvsync_counter pvsync_where(struct kvm_vcpu *vcpu)
+{
+	if (vcpu->arch.pvsync.loan.returned)
+		return PVSYNC_preempt_kernel;
+	return pvsync_ecs_where(vcpu);
+}
+
+static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
+{
+	struct kvm_vcpu *vcpu = container_of(timer, struct kvm_vcpu, arch.pvsync.loan.timer);
+
+	if (kvm_get_running_vcpu() == vcpu)
+		ask_for_switch();
+	return HRTIMER_NORESTART;
+}
+
+/**
+ * pvsync_loan_init - make it possible to lend to a vCPU
+ * @vcpu: the vCPU, which has no loan
+ *
+ * Context: thread of @vcpu.
+ */
+void pvsync_loan_init(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+
+	if (loan->timer.function)
+		return;
+	hrtimer_init(&loan->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	loan->timer.function = loan_is_over;
+}
+
+static bool may_borrow(struct kvm *kvm, u64 now)
+{
+	struct pvsync_vm *vm = &kvm->arch.pvsync;
+	u64 most = div_u64(PERIOD * pvsync_extend_cap_of(kvm), 1000) *
+		   atomic_read(&kvm->online_vcpus);
+
+	if (now - READ_ONCE(vm->period) >= PERIOD) {
+		WRITE_ONCE(vm->period, now);
+		WRITE_ONCE(vm->borrowed, 0);
+	}
+	return READ_ONCE(vm->borrowed) < most;
+}
+
+static void lend(struct kvm_vcpu *vcpu, u64 now)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+	u32 us = pvsync_extend_us_of(vcpu->kvm);
+
+	loan->since = now;
+	loan->granted = true;
+	loan->returned = false;
+	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
+	pvsync_ecs_tell_loan(vcpu, true);
+	hrtimer_start(&loan->timer, ns_to_ktime(us * NSEC_PER_USEC),
+		      HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/**
+ * pvsync_loan_end - end a vCPU's loan, if it has one
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled, on the CPU of the loan.
+ */
+void pvsync_loan_end(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+	struct pvsync_vm *vm = &vcpu->kvm->arch.pvsync;
+	bool left;
+	u64 ns;
+
+	if (!loan->granted)
+		return;
+	hrtimer_try_to_cancel(&loan->timer);
+	loan->granted = false;
+	ns = local_clock() - loan->since;
+	left = !pvsync_in_section(pvsync_where(vcpu));
+	pvsync_ecs_tell_loan(vcpu, false);
+
+	WRITE_ONCE(vm->borrowed, READ_ONCE(vm->borrowed) + ns);
+	pvsync_count_for(vcpu, PVSYNC_extend_ns, ns);
+	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
+	if (loan->returned)
+		pvsync_count_for(vcpu, PVSYNC_extend_returned, 1);
+}
+
+/**
+ * pvsync_give_back - a guest has left its critical sections on borrowed time
+ * @vcpu: the vCPU
+ *
+ * Without a loan nothing happens: it may have ended just before.
+ *
+ * Context: thread of @vcpu.
+ */
+void pvsync_give_back(struct kvm_vcpu *vcpu)
+{
+	preempt_disable();
+	if (vcpu->arch.pvsync.loan.granted) {
+		vcpu->arch.pvsync.loan.returned = true;
+		ask_for_switch();
+	}
+	preempt_enable();
+}
+
+static bool wants_loan(struct kvm_vcpu *vcpu)
+{
+	return pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
+	       vcpu->arch.pvsync.ecs.form && !vcpu->arch.pvsync.yielding &&
+	       pvsync_in_section(pvsync_ecs_where(vcpu));
+}
+
+/**
+ * pvsync_extend - a vCPU is to lose its CPU: may it stay for now?
+ *
+ * Context: thread of the vCPU, in __schedule(), preemption disabled.
+ *
+ * Return: true if it stays.
+ */
+bool pvsync_extend(void)
+{
+	struct kvm_vcpu *vcpu = kvm_get_running_vcpu();
+	u64 now = local_clock();
+
+	if (!vcpu)
+		return false;
+	if (vcpu->arch.pvsync.loan.granted) {
+		pvsync_loan_end(vcpu);
+		return false;
+	}
+	vcpu->arch.pvsync.loan.returned = false;
+	if (!wants_loan(vcpu))
+		return false;
+	if (!may_borrow(vcpu->kvm, now)) {
+		pvsync_count_for(vcpu, PVSYNC_extend_capped, 1);
+		return false;
+	}
+	if (!pvsync_put_off_switch()) {
+		pvsync_count_for(vcpu, PVSYNC_extend_denied, 1);
+		return false;
+	}
+	lend(vcpu, now);
+	return true;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A vCPU's thread gets a CPU, and loses it. */
+#include <linux/kvm_host.h>
+
+#include <linux/pvsync/extend.h>
+
+#include "count.h"
+#include "ecs.h"
+#include "spin.h"
+
+/**
+ * pvsync_vcpu_load - a vCPU's thread runs on a CPU
+ * @vcpu: the vCPU
+ * @cpu: the CPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+{
+	vcpu->arch.pvsync.loan.returned = false;
+	pvsync_count_yields_to(vcpu, cpu);
+	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
+}
+
+/**
+ * pvsync_vcpu_put - a vCPU's thread leaves its CPU, or KVM
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
+{
+	enum pvsync_counter where;
+
+	pvsync_loan_end(vcpu);
+	if (!vcpu->preempted)
+		return;
+	where = vcpu->arch.pvsync.yielding ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
+	pvsync_count_for(vcpu, where, 1);
+	pvsync_ecs_tell(vcpu, true, true);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_EXTEND_H
+#define _LINUX_PVSYNC_EXTEND_H
+
+/* What the scheduler asks of pvsync before it takes the CPU from a vCPU. */
+
+#include <linux/jump_label.h>
+#include <linux/sched.h>
+
+#ifdef CONFIG_PVSYNC_KVM
+
+DECLARE_STATIC_KEY_FALSE(pvsync_extend_key);
+
+void pvsync_extend_enable(void);
+void pvsync_extend_by(bool (*ask)(void));
+bool pvsync_put_off_switch(void);
+bool pvsync_cpu_wanted(void);
+bool __pvsync_extended(struct task_struct *prev);
+
+/**
+ * pvsync_extended - may the running task stay for now?
+ * @prev: the running task
+ *
+ * Context: __schedule(), before it has changed anything: preemption disabled,
+ * interrupts enabled.
+ *
+ * Return: true if it stays; the request to switch is gone then, and comes again.
+ */
+static __always_inline bool pvsync_extended(struct task_struct *prev)
+{
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+	return static_branch_unlikely(&pvsync_extend_key) &&
+	       !hlist_empty(&prev->preempt_notifiers) && __pvsync_extended(prev);
+#else
+	return false;
+#endif
+}
+
+#else
+
+static __always_inline bool pvsync_extended(struct task_struct *prev)
+{
+	return false;
+}
+
+#endif /* CONFIG_PVSYNC_KVM */
+
+#endif /* _LINUX_PVSYNC_EXTEND_H */

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_TASK_H
+#define _LINUX_PVSYNC_TASK_H
+
+#include <linux/types.h>
+
+/**
+ * struct pvsync_task - the part of a task; empty without the mechanisms
+ * @ecs: preemptable critical sections that it is in, while it has no CPU, as in
+ *	struct pvsync_ecs without BORROWED; 0 while it has one, so that no child
+ *	inherits them
+ * @woken: when the task, asleep in pvsync_park(), was woken, ns; 0 or 1 if it is not
+ *	asleep, or not woken; see park.c
+ */
+struct pvsync_task {
+#ifdef CONFIG_PVSYNC_ECS_COUNT
+	u64	ecs;
+#endif
+#ifdef CONFIG_PVSYNC_PARK
+	u64	woken;
+#endif
+};
+
+#endif /* _LINUX_PVSYNC_TASK_H */

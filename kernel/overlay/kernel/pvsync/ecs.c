@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Critical sections that the host is told of, the guest's side: pvsync.ecs= and
+ * the record that each CPU shares with the host (struct pvsync_ecs). After
+ * S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with eCS",
+ * USENIX ATC 2018, sections 3.1 and 5.
+ *
+ *   off	nothing
+ *   count	each section counts itself in the record while it lasts
+ *   free	the host reads what the kernel maintains anyway; no section has an
+ *		instruction more
+ *
+ * What is a section, and to whom:
+ *
+ *				count			free
+ *   spinlocks			LOCK			preempt count
+ *   rwlocks			LOCK, READ		preempt count
+ *   hard interrupts		IRQ			preempt count
+ *   soft interrupts		IRQ			preempt count
+ *   mutexes			MUTEX			no
+ *   rwsems			MUTEX, RWSEM_READ	no
+ *   RCU readers, preemptible	RCU			nesting
+ *   RCU readers, other		no			preempt count
+ *   a driver's own		its calls of table 1	preempt count, if disabled
+ *   NMIs			no			preempt count
+ *   disabled preemption or
+ *   soft interrupts alone	no			preempt count
+ *   waits for spinlocks	SPINNER: no section	preempt count, like owners
+ *   waits for rwlocks		SPINNER, or LOCK: the	preempt count, like owners
+ *				first has a spinlock
+ *   waits for mutexes and
+ *   rwsems, awake		WAITER: no section	no
+ *
+ * In neither: SRCU readers, semaphores, percpu rwsems, RT mutexes, and interrupts
+ * that are disabled. Bit spinlocks are disabled preemption, and so is the idle task.
+ *
+ * The counts
+ * ----------
+ *
+ * A section counts itself after it has its lock, and no more after it has released
+ * it, by one instruction that adds to or subtracts from a word of the CPU it is on.
+ *
+ *  - Interrupts and NMIs come between instructions, and what they add they subtract
+ *    before they return.
+ *  - Sections that are not preemptable end on the CPU that they began on. The one of
+ *    a run queue's lock begins in one task and ends in the next, on the same CPU.
+ *  - Preemptable sections belong to the task, and the word follows it:
+ *    __pvsync_ecs_switch() puts it away for the task that goes, and takes out that of
+ *    the task that comes. A task that is moved to another CPU is switched away from
+ *    here first and to there later; so whichever CPU executes the one instruction, it
+ *    is a CPU that this task runs on, and its word is that of this task.
+ *  - The host changes the words while the vCPU does not run, so never within an
+ *    instruction, and BORROWED only.
+ *
+ * A lock that is got and not yet counted, or counted and released: some instructions
+ * in which the host knows too little, or too much. Nothing but a chance is lost.
+ *
+ * Borrowed time
+ * -------------
+ *
+ * The host sets BORROWED in both words when it lets the vCPU run on. BORROWED is the
+ * sign of the word, so that the subtraction itself tells, and pvsync_ecs_left() is
+ * called. Anything may have come in between: interrupts that had sections of their
+ * own, and if preemption is enabled, other tasks and another CPU. So it looks anew,
+ * at the CPU that it finds itself on and with interrupts disabled, whether there is
+ * any section left. The CPU that the task was on does not need it: it switched tasks,
+ * and the release of its run queue's lock is a subtraction, after the preemptable
+ * sections of the task that went have left the word.
+ *
+ * If there is none left, BORROWED is cleared, which the host does not mind, and the
+ * host asked to run somebody else, maybe with interrupts or preemption disabled, but
+ * that is not what a section is. NMI handlers leave all that to what they interrupted.
+ *
+ * With free there is no subtraction to tell. The host makes the preempt count say
+ * that a task has to be chosen, which preempt_enable() does when the count is down to
+ * zero, or, with preempt=none and voluntary, cond_resched(). On the way is
+ * __pvsync_ecs_reschedule(). RCU readers and interrupts end without that: what they
+ * borrow ends with the next of these, with the next choice for another reason, or
+ * when it is over.
+ *
+ * Mistakes
+ * --------
+ *
+ * A section that ends in another task than it began in (an rwsem that is released by
+ * up_read_non_owner()) leaves one task with a section too many, for as long as it
+ * lives, and the other with one too few. What has become negative is seen as such,
+ * with or without BORROWED, as nobody waits for 2^14 locks at a time; it is set to no
+ * section and counted. The other word has to be 1 whenever tasks are switched, for
+ * the lock of the run queue, and is set right there. All that a wrong claim can do is
+ * what a lie could: the host bounds it.
+ *
+ * Switching it on, which is before there is a second CPU or task, releases locks that
+ * were not counted when they were taken; so the words start from 0 after that.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/debugfs.h>
+#include <linux/hardirq.h>
+#include <linux/init.h>
+#include <linux/irqflags.h>
+#include <linux/kvm_para.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/reboot.h>
+#include <linux/sched.h>
+#include <linux/seq_file.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/suspend.h>
+
+#include <asm/page.h>
+#include <asm/paravirt.h>
+#include <asm/qspinlock.h>
+
+#include <linux/pvsync/abi.h>
+#include <linux/pvsync/count.h>
+#include <linux/pvsync/ecs.h>
+
+#include "counters.h"
+#include "ecs.h"
+#include "guest.h"
+
+DEFINE_PER_CPU_ALIGNED(struct pvsync_ecs, pvsync_ecs);
+EXPORT_PER_CPU_SYMBOL_GPL(pvsync_ecs);
+
+DEFINE_STATIC_KEY_FALSE(pvsync_ecs_free_key);
+
+#define PVSYNC_ECS_OFF	0
+
+static const char * const form_names[] = {
+	[PVSYNC_ECS_OFF]	= "off",
+	[PVSYNC_ECS_COUNT]	= "count",
+	[PVSYNC_ECS_FREE]	= "free",
+};
+
+static unsigned int form __ro_after_init = PVSYNC_ECS_OFF;
+
+/* Records are shared although nothing is claimed, for what the host has to say. */
+static bool share_anyway __ro_after_init;
+
+static void give_back(void)
+{
+	__pvsync_count(PVSYNC_ecs_given_back);
+	kvm_hypercall1(PVSYNC_HC_GIVE_BACK, 0);
+}
+
+/**
+ * __pvsync_ecs_reschedule - give back what free borrowed
+ *
+ * Context: as pvsync_ecs_reschedule(). A reader that is preempted, or looks as if,
+ * keeps what it has: nothing would tell when it ends.
+ */
+void __pvsync_ecs_reschedule(void)
+{
+	if (this_cpu_read(pvsync_ecs.borrowed) && !rcu_preempt_depth())
+		give_back();
+}
+
+#ifdef CONFIG_PVSYNC_ECS_COUNT
+
+DEFINE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
+EXPORT_SYMBOL_GPL(pvsync_ecs_count_key);
+
+/* What a word counts, BORROWED or not; negative if it ended more than it began. */
+static __always_inline s64 counted(u64 word)
+{
+	return (s64)(word << 1) >> 1;
+}
+
+/* Sections are in all fields but the last one. */
+static __always_inline bool in_section(u64 word)
+{
+	return counted(word) & (PVSYNC_ECS_SPINNER - 1);
+}
+
+/* Take away @surplus, which should be none. */
+static __always_inline void set_right(u64 __percpu *word, s64 surplus)
+{
+	if (likely(!surplus))
+		return;
+	this_cpu_sub(*word, surplus);
+	__pvsync_count(PVSYNC_ecs_unbalanced);
+}
+
+static __always_inline void set_right_negative(u64 __percpu *word)
+{
+	set_right(word, min_t(s64, counted(this_cpu_read(*word)), 0));
+}
+
+/*
+ * A section has ended, and the word is negative.
+ *
+ * Context: any, and within the release of any lock: nothing here may take one.
+ */
+__visible void pvsync_ecs_left(void);
+__visible void notrace pvsync_ecs_left(void)
+{
+	unsigned long flags;
+
+	if (in_nmi())
+		return;
+	raw_local_irq_save(flags);
+	set_right_negative(&pvsync_ecs.non_preemptable);
+	set_right_negative(&pvsync_ecs.preemptable);
+	if (!in_section(this_cpu_read(pvsync_ecs.non_preemptable)) &&
+	    !in_section(this_cpu_read(pvsync_ecs.preemptable))) {
+		this_cpu_and(pvsync_ecs.non_preemptable, ~PVSYNC_ECS_BORROWED);
+		this_cpu_and(pvsync_ecs.preemptable, ~PVSYNC_ECS_BORROWED);
+		if (this_cpu_read(pvsync_ecs.borrowed))
+			give_back();
+	}
+	raw_local_irq_restore(flags);
+}
+
+PV_CALLEE_SAVE_REGS_THUNK(pvsync_ecs_left);
+EXPORT_SYMBOL_GPL(__raw_callee_save_pvsync_ecs_left);
+
+/**
+ * pvsync_ecs_spin - acquire a spinlock that is not free, counted as one that waits
+ * @lock: the lock
+ * @val: its value as the fast path found it
+ *
+ * Context: as arch_spin_lock(): preemption disabled, interrupts as they are.
+ */
+void notrace pvsync_ecs_spin(struct qspinlock *lock, u32 val)
+{
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_SPINNER);
+	queued_spin_lock_slowpath(lock, val);
+	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
+	pvsync_ecs_drop(non_preemptable, PVSYNC_ECS_SPINNER);
+}
+EXPORT_SYMBOL_GPL(pvsync_ecs_spin);
+
+/**
+ * __pvsync_ecs_switch - the word follows the task
+ * @prev: the task that this CPU switches from
+ * @next: the task that it switches to
+ *
+ * The difference is added, so that BORROWED stays with the CPU whenever the host
+ * sets or clears it, and an NMI may come at any time.
+ *
+ * Context: as pvsync_ecs_switch().
+ */
+void notrace __pvsync_ecs_switch(struct task_struct *prev, struct task_struct *next)
+{
+	u64 goes, comes = next->pvsync.ecs;
+
+	set_right_negative(&pvsync_ecs.preemptable);
+	goes = counted(this_cpu_read(pvsync_ecs.preemptable));
+	prev->pvsync.ecs = goes;
+	next->pvsync.ecs = 0;
+	this_cpu_add(pvsync_ecs.preemptable, comes - goes);
+
+	set_right(&pvsync_ecs.non_preemptable,
+		  counted(this_cpu_read(pvsync_ecs.non_preemptable)) - PVSYNC_ECS_LOCK);
+}
+
+/*
+ * Context: the one CPU, interrupts disabled. What is released while the key changes
+ * leaves the words as they are, or less; they must not seem negative then.
+ */
+static void __init count_sections(bool on)
+{
+	if (on == static_key_enabled(&pvsync_ecs_count_key))
+		return;
+	this_cpu_write(pvsync_ecs.non_preemptable, PVSYNC_ECS_IRQ);
+	this_cpu_write(pvsync_ecs.preemptable, PVSYNC_ECS_RCU);
+	if (on)
+		static_branch_enable(&pvsync_ecs_count_key);
+	else
+		static_branch_disable(&pvsync_ecs_count_key);
+	this_cpu_write(pvsync_ecs.non_preemptable, 0);
+	this_cpu_write(pvsync_ecs.preemptable, 0);
+}
+
+#else
+
+static void __init count_sections(bool on) { }
+
+#endif /* CONFIG_PVSYNC_ECS_COUNT */
+
+static void __init set_form(unsigned int wanted)
+{
+	form = wanted;
+	count_sections(form == PVSYNC_ECS_COUNT);
+	if (form == PVSYNC_ECS_FREE)
+		static_branch_enable(&pvsync_ecs_free_key);
+	else
+		static_branch_disable(&pvsync_ecs_free_key);
+}
+
+static const char * __init why_not(unsigned int wanted)
+{
+	if (wanted == PVSYNC_ECS_OFF)
+		return NULL;
+	if (wanted == PVSYNC_ECS_COUNT && !IS_ENABLED(CONFIG_PVSYNC_ECS_COUNT))
+		return "this kernel is built without it";
+	if (wanted == PVSYNC_ECS_FREE && !IS_ENABLED(CONFIG_PREEMPT_COUNT))
+		return "this kernel keeps no preempt count";
+	return pvsync_host_lacks(PVSYNC_FEATURE_ECS);
+}
+
+/* There is one CPU, and interrupts are off. The last pvsync.ecs= counts. */
+static int __init parse_ecs(char *arg)
+{
+	int wanted = match_string(form_names, ARRAY_SIZE(form_names), arg);
+	const char *reason;
+
+	if (wanted < 0) {
+		pr_warn("pvsync.ecs=%s is not known, nothing changes; use off, count or free\n",
+			arg);
+		return 1;
+	}
+	reason = why_not(wanted);
+	if (reason) {
+		pr_info("pvsync.ecs=%s is off here: %s\n", arg, reason);
+		wanted = PVSYNC_ECS_OFF;
+	}
+	set_form(wanted);
+	pr_info("critical sections: %s\n", form_names[form]);
+	return 1;
+}
+__setup("pvsync.ecs=", parse_ecs);
+
+/**
+ * pvsync_ecs_share_anyway - share the records whether sections are told or not
+ *
+ * Context: parameters, as parse_ecs().
+ *
+ * Return: the reason why that is impossible, for the log; NULL if it is not.
+ */
+const char * __init pvsync_ecs_share_anyway(void)
+{
+	const char *reason = pvsync_host_lacks(PVSYNC_FEATURE_ECS);
+
+	share_anyway = !reason;
+	return reason;
+}
+
+/* Where a task has its nesting of RCU readers; 0 if it counts none. */
+static unsigned long nesting_offset(void)
+{
+#ifdef CONFIG_PREEMPT_RCU
+	BUILD_BUG_ON(offsetof(struct task_struct, rcu_read_lock_nesting) > PVSYNC_ECS_TASK_MASK);
+	return offsetof(struct task_struct, rcu_read_lock_nesting);
+#else
+	return 0;
+#endif
+}
+
+static long share_record(void)
+{
+	u64 record = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_ecs));
+	unsigned long nesting = nesting_offset();
+	u64 count, task = 0, memory = 0;
+
+	if (form != PVSYNC_ECS_FREE)
+		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_COUNT, 0, 0, 0);
+	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.preempt_count));
+	if (nesting) {
+		task = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.current_task));
+		memory = PAGE_OFFSET | nesting;
+	}
+	return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_FREE, count, task, memory);
+}
+
+static void share(void *unused)
+{
+	long answer = share_record();
+
+	if (answer)
+		pr_warn_once("the host does not take the record of a CPU (%ld)\n", answer);
+}
+
+static void unshare(void *unused)
+{
+	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+}
+
+static int cpu_up(unsigned int cpu)
+{
+	share(NULL);
+	return 0;
+}
+
+static int cpu_down(unsigned int cpu)
+{
+	unshare(NULL);
+	return 0;
+}
+
+/* The next kernel does not know that the host writes to its memory. */
+static int reboot(struct notifier_block *nb, unsigned long code, void *unused)
+{
+	on_each_cpu(unshare, NULL, 1);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block reboot_nb = {
+	.notifier_call = reboot,
+};
+
+/* What is restored may have been saved under another host; CPUs that go down are seen to. */
+static int sleep(struct notifier_block *nb, unsigned long event, void *unused)
+{
+	switch (event) {
+	case PM_HIBERNATION_PREPARE:
+	case PM_RESTORE_PREPARE:
+	case PM_SUSPEND_PREPARE:
+		on_each_cpu(unshare, NULL, 1);
+		break;
+	case PM_POST_HIBERNATION:
+	case PM_POST_RESTORE:
+	case PM_POST_SUSPEND:
+		on_each_cpu(share, NULL, 1);
+		break;
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block sleep_nb = {
+	.notifier_call = sleep,
+};
+
+static int __init pvsync_ecs_init(void)
+{
+	if (form == PVSYNC_ECS_OFF && !share_anyway)
+		return 0;
+	register_reboot_notifier(&reboot_nb);
+	register_pm_notifier(&sleep_nb);
+	return cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pvsync/ecs:online", cpu_up, cpu_down);
+}
+core_initcall(pvsync_ecs_init);
+
+static void show_field(struct seq_file *seq, const char *name, u64 word, u64 unit)
+{
+	seq_printf(seq, " %s %llu", name, (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD);
+}
+
+/* For each CPU, what it claims at the moment and what it was told last. */
+static int ecs_show(struct seq_file *seq, void *unused)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu) {
+		struct pvsync_ecs *ecs = per_cpu_ptr(&pvsync_ecs, cpu);
+		u64 stays = READ_ONCE(ecs->non_preemptable);
+		u64 moves = READ_ONCE(ecs->preemptable);
+
+		seq_printf(seq, "cpu %u", cpu);
+		show_field(seq, "lock", stays, PVSYNC_ECS_LOCK);
+		show_field(seq, "read", stays, PVSYNC_ECS_READ);
+		show_field(seq, "irq", stays, PVSYNC_ECS_IRQ);
+		show_field(seq, "spinner", stays, PVSYNC_ECS_SPINNER);
+		show_field(seq, "mutex", moves, PVSYNC_ECS_MUTEX);
+		show_field(seq, "rwsem_read", moves, PVSYNC_ECS_RWSEM_READ);
+		show_field(seq, "rcu", moves, PVSYNC_ECS_RCU);
+		show_field(seq, "waiter", moves, PVSYNC_ECS_WAITER);
+		seq_printf(seq, " preempted %u overcommitted %u borrowed %u\n",
+			   READ_ONCE(ecs->preempted), READ_ONCE(ecs->overcommitted),
+			   READ_ONCE(ecs->borrowed));
+	}
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(ecs);
+
+static int __init pvsync_ecs_debugfs_init(void)
+{
+	debugfs_create_file("ecs", 0400, pvsync_debugfs(), NULL, &ecs_fops);
+	return 0;
+}
+late_initcall(pvsync_ecs_debugfs_init);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A guest that misbehaves: all its CPUs compute in the kernel and claim to be in
+ * a critical section all the time, and never give borrowed time back. To test
+ * that a host gives it no more than its share.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/io.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/kvm_para.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include <linux/pvsync/abi.h>
+
+static unsigned int seconds = 10;
+module_param(seconds, uint, 0444);
+MODULE_PARM_DESC(seconds, "how long");
+
+static unsigned int form = PVSYNC_ECS_COUNT;
+module_param(form, uint, 0444);
+MODULE_PARM_DESC(form, "of the claim, as in the ABI");
+
+static atomic_t running;
+static atomic64_t turns;
+static DECLARE_COMPLETION(done);
+
+/* Every word of it says something that cannot be, and the host writes to it. */
+static struct pvsync_ecs *make_record(void)
+{
+	struct pvsync_ecs *record = kmalloc(sizeof(*record), GFP_KERNEL);
+
+	if (record)
+		memset(record, 0xff, sizeof(*record));
+	return record;
+}
+
+static long claim(struct pvsync_ecs *record)
+{
+	u64 gpa = virt_to_phys(record);
+
+	if (form != PVSYNC_ECS_FREE)
+		return kvm_hypercall4(PVSYNC_HC_ECS, gpa | form, 0, 0, 0);
+	return kvm_hypercall4(PVSYNC_HC_ECS, gpa | form, gpa, gpa, ~PVSYNC_ECS_TASK_MASK);
+}
+
+static int claim_and_compute(void *unused)
+{
+	unsigned long end = jiffies + seconds * HZ;
+	struct pvsync_ecs *record = make_record();
+	long answer = record ? claim(record) : -ENOMEM;
+	u64 mine = 0;
+
+	while (!answer && time_before(jiffies, end)) {
+		/* What the host has made of it, it is again. */
+		WRITE_ONCE(record->non_preemptable, ~0ULL);
+		WRITE_ONCE(record->preemptable, ~0ULL);
+		mine++;
+		cond_resched();
+	}
+	if (answer)
+		pr_err("ecs claim: the host answers %ld\n", answer);
+	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+	kfree(record);
+	atomic64_add(mine, &turns);
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	return 0;
+}
+
+static int __init claim_init(void)
+{
+	int cpu;
+
+	if (!kvm_para_available()) {
+		pr_err("ecs claim: this is no KVM guest\n");
+		return -ENODEV;
+	}
+	atomic_set(&running, 1);
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		struct task_struct *task = kthread_create_on_cpu(claim_and_compute, NULL, cpu,
+								 "pvsync-claim/%u");
+
+		if (IS_ERR(task))
+			continue;
+		atomic_inc(&running);
+		wake_up_process(task);
+	}
+	cpus_read_unlock();
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	wait_for_completion(&done);
+	pr_warn("ecs claim: form %u, %lld turns in %u s\n", form, atomic64_read(&turns), seconds);
+	return 0;
+}
+
+static void __exit claim_exit(void)
+{
+}
+
+module_init(claim_init);
+module_exit(claim_exit);
+MODULE_DESCRIPTION("Claims of critical sections that never end, to test a host");
+MODULE_LICENSE("GPL");

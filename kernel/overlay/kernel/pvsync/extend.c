@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One extra schedule for a vCPU in a critical section, the scheduler's side.
+ * After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with
+ * eCS", USENIX ATC 2018, sections 3.2 and 5.
+ *
+ * The paper leaves out the request to switch at the tick. Here the request is
+ * made as always, by the tick and by a wake-up alike, and __schedule() asks, on
+ * the CPU and in the thread of the vCPU, whether to follow it: the guest's memory
+ * can be read there, and preemption in the host's own code is covered as well.
+ * If the vCPU stays, the request is taken back, and a timer makes it again.
+ *
+ * Why no other request is lost. Whoever wants the CPU queues a task and makes the
+ * request with the run queue locked; if there is a request already, nobody
+ * sends an interrupt for another one. So it is looked at who waits, and the
+ * request is taken back, with the run queue locked:
+ *
+ *	put_off_switch()			wake-up, on any CPU
+ *	----------------			-------------------
+ *	LOCK rq					LOCK rq
+ *	[L] real-time, deadline or		[S] real-time task queued
+ *	    stop task queued? then no		[L] need_resched?
+ *	[S] need_resched = 0			[S] need_resched = 1, interrupt
+ *	UNLOCK rq				UNLOCK rq
+ *
+ * If the wake-up is first, the task is seen, and the vCPU goes. If it is second,
+ * it finds no request and makes one, which is not put off, as that happens once.
+ *
+ * What is put off is a switch to other tasks of the fair class only, at most for
+ * the length of the timer. Nothing is given: update_curr() charges the time to the
+ * vCPU, and to the groups above it, as ever, so that EEVDF finds it ahead of its
+ * share by as much and lets the others go first until they have caught up.
+ */
+#include <linux/export.h>
+#include <linux/mmu_context.h>
+#include <linux/preempt.h>
+
+#include "../sched/sched.h"
+
+#include <linux/pvsync/extend.h>
+
+DEFINE_STATIC_KEY_FALSE(pvsync_extend_key);
+
+/* KVM's answer. It stays when KVM goes, but no task is a vCPU then. */
+static bool (*ask_kvm)(void) __read_mostly;
+
+/**
+ * pvsync_extend_enable - let the scheduler ask from now on
+ *
+ * Stays: what it costs is a test per switch of a task that is no vCPU.
+ *
+ * Context: may sleep.
+ */
+void pvsync_extend_enable(void)
+{
+	static_branch_enable(&pvsync_extend_key);
+}
+
+/**
+ * pvsync_extend_by - say who answers
+ * @ask: called in the thread of a vCPU that is to lose its CPU, with preemption
+ *	disabled; returns whether it has put that off by pvsync_put_off_switch()
+ *
+ * Context: any.
+ */
+void pvsync_extend_by(bool (*ask)(void))
+{
+	WRITE_ONCE(ask_kvm, ask);
+}
+EXPORT_SYMBOL_GPL(pvsync_extend_by);
+
+bool __pvsync_extended(struct task_struct *prev)
+{
+	bool (*ask)(void) = READ_ONCE(ask_kvm);
+
+	return ask && tif_need_resched() && !READ_ONCE(prev->__state) && ask();
+}
+
+/* Whether bandwidth control has taken, or is about to take, its CPU from @curr. */
+static bool out_of_bandwidth(struct task_struct *curr)
+{
+#ifdef CONFIG_CFS_BANDWIDTH
+	struct sched_entity *se;
+
+	for (se = &curr->se; se; se = se->parent) {
+		struct cfs_rq *cfs_rq = cfs_rq_of(se);
+
+		if (cfs_rq->throttle_count ||
+		    (cfs_rq->runtime_enabled && cfs_rq->runtime_remaining <= 0))
+			return true;
+	}
+#endif
+	return false;
+}
+
+static bool only_fair_tasks_wait(struct rq *rq)
+{
+	return current->sched_class == &fair_sched_class &&
+	       !rq->rt.rt_nr_running && !rq->dl.dl_nr_running &&
+	       !(rq->stop && task_on_rq_queued(rq->stop));
+}
+
+/**
+ * pvsync_put_off_switch - take the request back that the running task be switched
+ *
+ * Context: its thread, preemption disabled, interrupts enabled.
+ *
+ * Return: false if it has to go: something of another class waits, or its group
+ * has used up its bandwidth.
+ */
+bool pvsync_put_off_switch(void)
+{
+	struct rq_flags rf;
+	struct rq *rq = this_rq_lock_irq(&rf);
+	bool may = only_fair_tasks_wait(rq) && !out_of_bandwidth(current);
+
+	if (may) {
+		clear_tsk_need_resched(current);
+		clear_preempt_need_resched();
+	}
+	rq_unlock_irq(rq, &rf);
+	return may;
+}
+EXPORT_SYMBOL_GPL(pvsync_put_off_switch);
+
+/**
+ * pvsync_cpu_wanted - does another task want this CPU?
+ *
+ * A task that sleeps, but stays queued until it has paid for what it had too much
+ * of, does not. Read without a lock: a hint.
+ *
+ * Context: preemption disabled.
+ */
+bool pvsync_cpu_wanted(void)
+{
+	struct rq *rq = this_rq();
+
+	return READ_ONCE(rq->nr_running) > READ_ONCE(rq->cfs.h_nr_delayed) + 1;
+}
+EXPORT_SYMBOL_GPL(pvsync_cpu_wanted);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a waiter of a mutex or an rwsem does when it has queued itself and would go
+ * to sleep: pvsync.park=. After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS
+ * Critical Sections with eCS", USENIX ATC 2018, section 4, LWP and BWW problem: to
+ * wake a CPU that has gone idle takes exits of both.
+ *
+ *   stock	it sleeps
+ *   schdspin	it spins while it is the only task of its CPU, then sleeps
+ *   eschdspin	as schdspin, but it does not spin while something else wants the
+ *		host's CPU, as far as the host has told
+ *
+ * It waits for its own wake-up and for nothing else, so the locks are as they are:
+ *
+ *	waiter				waker
+ *	------				-----
+ *	[S] state = SLEEPS		[S]   the lock, or a signal
+ *	    MB				      MB
+ *	[L] the lock, signals		[RmW] state: SLEEPS -> RUNNING, with pi_lock
+ *	[L] state, spins until RUNNING
+ *
+ * The left side up to the last line, and the right one, are what sleeping needs, and
+ * are not ours. A waker finds a task that has its CPU, is queued and sleeps, as it
+ * finds any task that has just not got to schedule(): it sets the state, and sends
+ * nothing. A waiter that stops spinning before it has been woken goes to schedule(),
+ * which reads the state under the lock of the run queue, as ever: a wake-up before
+ * that keeps it awake, one after that wakes it. Signals wake like locks, if the state
+ * allows it, and the caller looks for them when this returns, whatever it was that
+ * ended the wait.
+ *
+ * Who sleeps lets others go on, and that must not be lost:
+ *
+ *  - Other tasks of the CPU: preemption is enabled while it spins, as in schedule(),
+ *    and it does not spin if there are any.
+ *  - The workers of a workqueue, and of io_uring: another one takes over when one
+ *    sleeps. They always sleep.
+ *  - Block requests that a task has collected, which the owner may wait for: they are
+ *    submitted when it sleeps, so a task that collects always sleeps.
+ *  - RCU: the tick finds a task that is not a reader, as preemption is enabled, or
+ *    asks for a switch where that says nothing. Tasks RCU is told that this is as
+ *    good as a voluntary switch.
+ *
+ * In debugfs, pvsync/park_stat is 1 while it is timed how long those that slept took
+ * from their wake-up to their CPU (park_wakeups, park_wakeup_ns), else 0.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/init.h>
+#include <linux/jump_label.h>
+#include <linux/kernel.h>
+#include <linux/preempt.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/debug.h>
+#include <linux/sched/stat.h>
+#include <linux/smp.h>
+#include <linux/string.h>
+
+#include <linux/pvsync/count.h>
+#include <linux/pvsync/ecs.h>
+#include <linux/pvsync/park.h>
+
+#include "counters.h"
+#include "ecs.h"
+
+DEFINE_STATIC_KEY_FALSE(pvsync_park_stat_key);
+static DEFINE_STATIC_KEY_FALSE(spin_key);
+
+enum park_strategy {
+	PARK_STOCK,
+	PARK_SCHDSPIN,
+	PARK_ESCHDSPIN,
+};
+
+static const char * const strategy_names[] = {
+	[PARK_STOCK]		= "stock",
+	[PARK_SCHDSPIN]		= "schdspin",
+	[PARK_ESCHDSPIN]	= "eschdspin",
+};
+
+static enum park_strategy strategy __read_mostly = PARK_STOCK;
+
+/* Values of task_struct::pvsync.woken that are no time. */
+#define NOT_ASLEEP	0
+#define ASLEEP		1
+
+/* The CPU may be another one after each line; so be it. */
+static bool cpu_is_ours(void)
+{
+	if (need_resched() || !single_task_running())
+		return false;
+	return strategy != PARK_ESCHDSPIN || !is_pcpu_overcommitted(raw_smp_processor_id());
+}
+
+static bool must_sleep(void)
+{
+	return current->plug || current->flags & (PF_WQ_WORKER | PF_IO_WORKER);
+}
+
+/* Return: whether the task has been woken. */
+static bool __sched spin(void)
+{
+	while (get_current_state() != TASK_RUNNING) {
+		if (!cpu_is_ours())
+			return false;
+		rcu_tasks_qs(current, false);
+		cpu_relax();
+	}
+	return true;
+}
+
+static bool __sched spin_preemptibly(void)
+{
+	bool woken;
+
+	if (must_sleep())
+		return false;
+	sched_preempt_enable_no_resched();
+	woken = pvsync_ecs_waits(spin());
+	preempt_disable();
+	return woken;
+}
+
+static void __sched sleep_timed(void)
+{
+	u64 woken;
+
+	WRITE_ONCE(current->pvsync.woken, ASLEEP);
+	schedule_preempt_disabled();
+	woken = READ_ONCE(current->pvsync.woken);
+	WRITE_ONCE(current->pvsync.woken, NOT_ASLEEP);
+	if (woken == ASLEEP)
+		return;
+	__pvsync_count(PVSYNC_park_wakeups);
+	/* Clocks of two CPUs. */
+	__pvsync_add(PVSYNC_park_wakeup_ns, max_t(s64, local_clock() - woken, 0));
+}
+
+/**
+ * pvsync_park - wait until this task is woken, as schedule_preempt_disabled()
+ *
+ * May return for no reason, as that may.
+ *
+ * Context: task that may sleep, but for preemption, which is disabled once; its
+ * state is set and what it waits for has been looked at since.
+ */
+void __sched pvsync_park(void)
+{
+	if (static_branch_unlikely(&spin_key) && spin_preemptibly()) {
+		__pvsync_count(PVSYNC_park_spun);
+		return;
+	}
+	__pvsync_count(PVSYNC_park_slept);
+	if (static_branch_unlikely(&pvsync_park_stat_key))
+		sleep_timed();
+	else
+		schedule_preempt_disabled();
+}
+
+/**
+ * __pvsync_park_waking - note when a task that sleeps here is woken
+ * @task: the task
+ *
+ * Context: as pvsync_park_waking(), so there is one waker at a time, and what it
+ * writes is seen by @task when that runs.
+ */
+void __pvsync_park_waking(struct task_struct *task)
+{
+	if (READ_ONCE(task->pvsync.woken) == ASLEEP)
+		WRITE_ONCE(task->pvsync.woken, local_clock());
+}
+
+/* There is one CPU. The last pvsync.park= counts. */
+static int __init parse_park(char *arg)
+{
+	int wanted = match_string(strategy_names, ARRAY_SIZE(strategy_names), arg);
+	const char *reason = NULL;
+
+	if (wanted < 0) {
+		pr_warn("pvsync.park=%s is not known, nothing changes; use stock, schdspin or eschdspin\n",
+			arg);
+		return 1;
+	}
+	if (wanted == PARK_ESCHDSPIN)
+		reason = pvsync_ecs_share_anyway();
+	if (reason) {
+		pr_info("pvsync.park=%s is stock here: %s\n", arg, reason);
+		wanted = PARK_STOCK;
+	}
+	strategy = wanted;
+	if (strategy == PARK_STOCK)
+		static_branch_disable(&spin_key);
+	else
+		static_branch_enable(&spin_key);
+	pr_info("waiters of mutexes and rwsems: %s\n", strategy_names[strategy]);
+	return 1;
+}
+__setup("pvsync.park=", parse_park);
+
+static int __init pvsync_park_init(void)
+{
+	pvsync_create_switch("park_stat", pvsync_debugfs(), &pvsync_park_stat_key);
+	return 0;
+}
+late_initcall(pvsync_park_init);

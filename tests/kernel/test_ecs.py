@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""eCS: the guests' parameters, what they claim, what the host makes of it and of lies."""
+
+import re
+
+from tests.kernel.conftest import HERE, Lab, Result
+from tests.kernel.hypercalls import (
+    ECS,
+    EINVAL,
+    ENOSYS,
+    GIVE_BACK,
+    answers,
+    call,
+    command,
+)
+
+MEMORY = 0x100000
+"""An address that guests have, and that nothing is written to by the calls below."""
+OFFERED = {
+    call(ECS): 0,
+    call(ECS, 1 << 52 | 1): EINVAL,
+    call(ECS, MEMORY): EINVAL,
+    call(ECS, MEMORY | 3): EINVAL,
+    call(ECS, MEMORY | 64 | 1): EINVAL,
+    call(ECS, MEMORY | 1, 8): EINVAL,
+    call(ECS, MEMORY | 1, 0, 0, 8): EINVAL,
+    call(ECS, MEMORY | 2): EINVAL,
+    call(ECS, MEMORY | 2, MEMORY | 2): EINVAL,
+    call(ECS, MEMORY | 2, 1 << 52): EINVAL,
+    call(ECS, MEMORY | 2, MEMORY, 1 << 52): EINVAL,
+    call(ECS, MEMORY | 2, MEMORY, MEMORY, 2): EINVAL,
+    call(ECS, 0, MEMORY): EINVAL,
+    call(GIVE_BACK): 0,
+    call(GIVE_BACK, 1): EINVAL,
+}
+"""What a host answers: addresses that are not aligned, or nobody's, forms that do not exist."""
+BUSY = """
+dmesg | grep -a 'pvsync:'
+for i in 1 2 3; do hackbench -g 4 -l 100 >/dev/null; done
+/usr/lib/pvsync/bin/ebizzy-like -r 50
+grep -e ^ecs_ -e ^park_ /sys/kernel/debug/pvsync/counters
+sleep 0.2
+sed 's/^/record /' /sys/kernel/debug/pvsync/ecs 2>/dev/null
+true
+"""
+HOSTILE = "\n".join((*map(command, OFFERED), "dmesg | grep -a 'hypercall torture'"))
+LIES = """
+modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim
+modprobe ecs_claim seconds=2 form=2 && rmmod ecs_claim
+dmesg | grep -a 'ecs claim'
+"""
+SAID = {
+    "ecs-count": "critical sections: count",
+    "ecs-free": "critical sections: free",
+    "ecs-count-watch": "critical sections: count",
+    "ecs-count-eschdspin": "critical sections: count",
+    "schdspin": "waiters of mutexes and rwsems: schdspin",
+    "ecs-unknown": "pvsync.ecs=nonsense is not known",
+    "ecs-dedicated": "the host dedicates CPUs to this guest",
+    "park-unknown": "pvsync.park=nonsense is not known",
+}
+SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
+
+
+def counter(output: str, name: str) -> int:
+    """Sum of a counter over the guests."""
+    return sum(int(value) for value in re.findall(rf"^{name} (\d+)$", output, re.MULTILINE))
+
+
+def host(result: Result, scheme: str) -> dict[str, int]:
+    """The host's counters while the guests of a scheme ran."""
+    return dict(result.cell(scheme, 2)["observed"]["host"])
+
+
+def test_every_form_of_ecs(lab: Lab) -> None:
+    result = lab(str(HERE / "ecs.toml"), "--cmd", BUSY)
+    assert result.status == 0, result.output
+    for scheme, line in SAID.items():
+        output = result.guest_output(scheme)
+        assert line in output, f"{scheme}: {output}"
+        assert counter(output, "ecs_unbalanced") == 0, f"{scheme}: {output}"
+    check_claims(result)
+    check_parking(result)
+
+
+def check_claims(result: Result) -> None:
+    """Who claims is extended where that is on; what is counted adds up."""
+    for scheme in ("ecs-count", "ecs-free", "ecs-count-watch"):
+        seen = host(result, scheme)
+        assert seen["preempt_user"] > 0, seen
+        assert seen["preempt_unknown"] < seen["preempt_kernel"], seen
+        assert (seen["extend_granted"] > 0) == (scheme != "ecs-count-watch"), seen
+        ended = seen["extend_avoided"] + seen["extend_expired"]
+        assert abs(ended - seen["extend_granted"]) <= 8, seen
+        assert seen["extend_returned"] <= seen["extend_granted"], seen
+    assert counter(result.guest_output("ecs-count"), "ecs_given_back") > 0
+    watched = host(result, "ecs-count-watch")
+    assert sum(watched[f"preempt_{kind}"] for kind in SECTIONS) > 0, watched
+    silent = host(result, "ecs-unknown")
+    assert silent["preempt_unknown"] > 0 and silent["preempt_kernel"] == 0, silent
+
+
+def check_parking(result: Result) -> None:
+    for scheme in ("schdspin", "ecs-count-eschdspin"):
+        assert counter(result.guest_output(scheme), "park_slept") > 0, scheme
+    assert counter(result.guest_output("schdspin"), "park_spun") > 0
+
+
+def test_sharing_with_any_argument(lab: Lab) -> None:
+    result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-unknown,help-refused", "--cmd", HOSTILE)
+    assert result.status == 0, result.output
+    assert answers(result.guest_output("ecs-unknown")) == OFFERED
+    assert answers(result.guest_output("help-refused")) == dict.fromkeys(OFFERED, ENOSYS)
+
+
+def test_claims_that_never_end(lab: Lab) -> None:
+    """Garbage in every word, from all vCPUs: the host grants, bounds and survives."""
+    result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count,ecs-count-watch", "--cmd", LIES)
+    assert result.status == 0, result.output
+    for scheme in ("ecs-count", "ecs-count-watch"):
+        said = re.findall(r"ecs claim: form (\d), (\d+) turns", result.guest_output(scheme))
+        assert {form for form, _turns in said} == {"1", "2"}, result.output
+        assert all(int(turns) > 0 for _form, turns in said)
+    lied = host(result, "ecs-count")
+    assert lied["extend_expired"] > lied["extend_avoided"] > -1, lied
+    # 1 ms, and what a timer of an emulated host may be late.
+    assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
