@@ -8,7 +8,7 @@ help:
 	@echo 'make soak DURATION=N  the long checks, about N seconds for each; $(DURATION) by default'
 	@echo 'make deps             install the Debian packages that are missing'
 	@echo 'make lint             ruff and mypy only'
-	@echo './pvsync --help       everything else: build, list, run, report, shell, series'
+	@echo './pvsync --help       everything else: build, list, run, report, top, shell, series'
 
 deps:
 	@lab/deps.sh $(LISTS)

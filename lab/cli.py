@@ -23,7 +23,7 @@ from rich.text import Text
 
 from lab import config, paths
 from lab.errors import LabError, UsageError
-from lab.model import Experiment
+from lab.model import Experiment, Scheme
 from lab.progress import Progress, shown
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 
 DIRECTORY = click.Path(path_type=Path)
+OBSERVED = ["locks", "tlb", "ecs", "all"]
 BACKENDS = click.Choice(["auto", "tcg", "kvm", "local"])
 
 
@@ -113,7 +114,7 @@ def list_command() -> None:
     ]
     console.print(_listing("Experiments", ("name", "about", "schemes"), experiments))
     schemes = [
-        (s.name, s.about, " ".join((*s.guest, *(f"{k}={v}" for k, v in s.host.items()))))
+        (s.name, s.about, _parameters(s))
         for s in config.schemes().values()
         if not s.test_only
     ]
@@ -123,6 +124,12 @@ def list_command() -> None:
         for w in config.workloads().values()
     ]
     console.print(_listing("Workloads", ("name", "about", "figure"), workloads))
+
+
+def _parameters(scheme: Scheme) -> str:
+    """Of the first guest, of the others in brackets, of the host."""
+    own = [] if scheme.neighbour is None else [f"(others: {' '.join(scheme.neighbour) or 'stock'})"]
+    return " ".join((*scheme.guest, *own, *(f"{k}={v}" for k, v in scheme.host.items())))
 
 
 def _listing(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
@@ -159,9 +166,10 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
 @click.option("--timeout", type=float, help="Seconds that one run may take.")
-@click.option("--observe", type=click.Choice(["locks", "tlb", "all"]), metavar="[=locks|tlb|all]",
+@click.option("--observe", type=click.Choice(OBSERVED), metavar=f"[={'|'.join(OBSERVED)}]",
               help="Keep the kernels' counters around every run; what guests count besides.")
 @click.option("--no-observe", is_flag=True, help="Keep none.")
+@click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
@@ -255,6 +263,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "reps": experiment.reps,
         "boots": experiment.boots,
         "observe": experiment.observe,
+        "window_ms": experiment.window_ms,
         "backend": backends.choose(backend),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]
@@ -350,6 +359,22 @@ def shell(
     packages = remembered_packages(guest_packages)
     console.run(where, chosen, vcpus=vcpus, pcpus=pcpus, backend=backend, tree=tree,
                 packages=packages)
+
+
+@group.command()
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+              metavar="SECONDS", help="How often to look.")
+@click.option("--once", is_flag=True, help="Show one interval, and stop.")
+@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True)
+@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True)
+def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
+    """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""
+    from lab import top as viewer
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = LIST_WIDTH
+    viewer.run(viewer.views(debugfs, proc, interval), console, once)
 
 
 def _join(numbers: tuple[int, ...]) -> str:

@@ -22,7 +22,7 @@ from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
 
 T = TypeVar("T")
-Wanted = bool | Literal["locks", "tlb", "all"]
+Wanted = bool | Literal["locks", "tlb", "ecs", "all"]
 """How `observe` is written; "all" is the same as true."""
 
 SCHEMES = paths.LAB / "schemes.toml"
@@ -32,6 +32,7 @@ TEST_VARIANT = "test"
 COMMAND_TIMEOUT_S = 600.0
 MAX_VMS = 64
 MAX_CPUS = 4096
+WINDOW_MS = (10, 60_000)
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class _ExperimentFile:
     max_repeats: int = 3
     variant: str = "lab"
     observe: Wanted = False
+    window_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Overrides:
     guest_mem: int | None = None
     max_repeats: int | None = None
     observe: Wanted | None = None
+    window_ms: int | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
@@ -119,6 +122,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
         max_repeats=_first(change.max_repeats, raw.max_repeats),
         variant=_variant(raw.variant, picked),
         observe=True if wanted == "all" else wanted,
+        window_ms=_first(change.window_ms, raw.window_ms),
     )
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result
@@ -222,6 +226,8 @@ def _check(experiment: Experiment, where: str) -> None:
         _within(getattr(experiment, key), least, most, f"{where}: {key}")
     for count in experiment.vms:
         _within(count, 1, MAX_VMS, f"{where}: vms")
+    if experiment.window_ms:
+        _within(experiment.window_ms, *WINDOW_MS, f"{where}: window_ms, unless 0,")
     for workload in experiment.workloads:
         if not workload.timeout_s > 0:
             raise UsageError(f"{where}: the timeout must be above 0 seconds.")

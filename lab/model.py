@@ -10,9 +10,11 @@ from typing import Literal
 
 Better = Literal["lower", "higher"]
 Backend = Literal["tcg", "kvm", "local"]
-Observe = bool | Literal["locks", "tlb"]
+Observe = bool | Literal["locks", "tlb", "ecs"]
 """What guests are made to count: nothing (False), their locks, the times of their
-remote TLB flushes, or both (True)."""
+remote TLB flushes, those of the wake-ups of parked waiters, or all of it (True)."""
+Which = Literal["all", "first", "others"]
+"""Which VMs of a run."""
 Paper = Literal["shoot4u"]
 """Whose published figures a report shows beside its own."""
 
@@ -34,9 +36,15 @@ class Scheme:
     VM's own, for the guests of this scheme alone."""
     cpu: tuple[str, ...] = ()
     """Changes to the guests' CPU, as QEMU's -cpu takes them."""
+    neighbour: tuple[str, ...] | None = None
+    """Boot arguments of all guests but the first, unless they have the same (None)."""
     test_only: bool = False
     """Left out of listings; needs a test build of the kernel."""
     label: str = ""
+
+    def boot_args(self, index: int) -> tuple[str, ...]:
+        """Those of its guest number `index`, from 0."""
+        return self.guest if index == 0 or self.neighbour is None else self.neighbour
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Experiment:
     """Kernel variant, see kernel/configs/variants.toml."""
     observe: Observe = False
     """Unless False, the kernels' counters are kept around every run, see `observed`."""
+    window_ms: int = 0
+    """Unless 0, the CPU time of every VM is noted so often during a run, see `windows`."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +178,7 @@ class Manifest:
     baseline: str
     """Label of the first scheme."""
     observe: Observe = False
+    window_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -198,6 +209,54 @@ class FlushTimes:
 
 
 @dataclass(frozen=True)
+class Preemptions:
+    """How vCPUs lost their CPUs, and what the host did about it: medians of the runs.
+
+    None where it is unknown, or where nothing was counted that it could be of.
+    """
+
+    vms: Which
+    per_s: float | None
+    """Of all kinds together, for each second."""
+    kinds: dict[str, float | None]
+    """Kind to how many for each second, see `preemptions.KINDS`."""
+    avoided: float | None
+    """Of those inside a critical section, the share that was put off until the vCPU had
+    left it, 0 to 1."""
+    granted_per_s: float | None
+    """Times that one was put off, for each second."""
+    us_per_grant: float | None
+    """Microseconds that the vCPU ran on then, on average."""
+    borrowed: float | None
+    """Share of the VMs' CPU time that was borrowed so, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """CPU time of the first VM against the mean of the others, in short windows.
+
+    Of the time in which every guest was measured. Differences are the first's time
+    minus the others'; all but `worst` are medians of the runs.
+    """
+
+    number: float
+    seconds: float
+    """Length of all of them."""
+    mean_ms: float
+    """Size of the difference in a window, on average."""
+    most_ms: float
+    """The largest."""
+    end_ms: float
+    """Difference over all windows."""
+    end: float
+    """The same, over the mean CPU time of the VMs: 0.01 is 1 %."""
+    worst: float
+    """`end` of the run in which it was farthest from 0."""
+    granted: float | None
+    """Preemptions put off in a window, of all VMs, on average."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """What the kernels counted in the valid runs of a cell.
 
@@ -217,6 +276,11 @@ class Observed:
     flushes: tuple[FlushTimes, ...] | None = None
     """Of the guests whose figure counts, over all runs: all together first, then, when there
     are several, each mechanism. None when not timed, or unknown in one guest of one run."""
+    preemptions: tuple[Preemptions, ...] | None = None
+    """Of all VMs; then, if they differ, of the first and of the others. None when the host
+    does not count them."""
+    windows: Windows | None = None
+    """None without windows, or with one VM."""
 
 
 @dataclass(frozen=True)

@@ -11,24 +11,28 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lab import flushes, stats
+from lab import flushes, preemptions, stats
+from lab.counters import add, each_grown, grown, pairs, percent, ratio, rows
 from lab.flushes import Timed
 from lab.guest import guest_group
-from lab.model import Observe, RunRecord
+from lab.model import Observe, Preemptions, RunRecord, Which
+from lab.windows import Samples
 
 DEBUGFS = "/sys/kernel/debug/pvsync"
 CGROUPS = "/sys/fs/cgroup"
 HOST = "host"
 """Name of the host's snapshots; guests' have their own names."""
 
+VMS = "vm/"
+"""How the headings of a VM's own files in the host's snapshot begin; its name follows."""
+
 HEADING = re.compile(r"==> (.+) <==")
-SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat"}
+SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat", "ecs": "park_stat"}
 """What can be counted, to the kernel's file that switches it on; it costs time."""
 LINES = 9999
 """Most of a file that a snapshot takes; `tlb_latency` may have about 1,000."""
-PAIR = re.compile(r"([a-z_][\w.]*) (\d{1,20})", re.ASCII)
 WAITS = re.compile(r"(\d{1,2}) (\d{1,20}) (\d{1,20})", re.ASCII)
 
 Waits = dict[int, tuple[int, int]]
@@ -53,17 +57,33 @@ def guest_snapshot(observe: Observe, when: str) -> str:
     """
     latency = f"{DEBUGFS}/tlb_latency"
     files = {"locks": f"{DEBUGFS}/lock_waits", "tlb": latency}
-    read = _command(*(files[what] for what in reversed(counted(observe))), f"{DEBUGFS}/counters")
+    wanted = [files[what] for what in reversed(counted(observe)) if what in files]
+    read = _command(*wanted, f"{DEBUGFS}/counters")
     if when != "before" or "tlb" not in counted(observe):
         return read
     file = shlex.quote(latency)
     return f"[ ! -e {file} ] || echo 0 >{file}; {read}"
 
 
-def host_snapshot(guests: Iterable[str]) -> str:
-    """Command of the host's snapshot, with what CPU time these guests got."""
-    groups = (f"{CGROUPS}/{guest_group(guest)}/cpu.stat" for guest in guests)
-    return _command(f"{DEBUGFS}/counters", *groups)
+def cpu_file(guest: str) -> str:
+    """File of the host with the CPU time of a guest."""
+    return f"{CGROUPS}/{guest_group(guest)}/cpu.stat"
+
+
+def vm_file(folder: str) -> str:
+    """File of the host with a VM's own counters, given the VM's debugfs folder."""
+    return f"{folder}/pvsync/counters"
+
+
+def host_snapshot(guests: Mapping[str, str]) -> str:
+    """Command of the host's snapshot, with what CPU time these guests got, and their counters.
+
+    `guests` is name to debugfs folder of the VM, empty when there is none.
+    """
+    own = [f"printf '\\n==> %s <==\\n' {shlex.quote(f'{VMS}{guest}/counters')};"
+           f" cat {shlex.quote(vm_file(folder))} 2>/dev/null"
+           for guest, folder in guests.items() if folder]
+    return "; ".join((_command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 
 
 def _command(*files: str) -> str:
@@ -84,6 +104,8 @@ class Snapshot:
     cpu_usec: dict[str, int]
     """CPU group of a guest to the CPU time it got, microseconds."""
     flushes: Timed | None = None
+    vms: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Guest to the host's counters of its VM."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,7 @@ class Change:
     """Bins with new waits alone."""
     cpu_usec: dict[str, int | None]
     flushes: Timed | None = None
+    vms: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,6 +135,10 @@ class Observation:
     """The same of one CPU."""
     flushes: tuple[Timed | None, ...]
     """Of each guest whose figure counts."""
+    vms: tuple[dict[str, int | None], ...] = ()
+    """The host's counters of each VM."""
+    samples: Samples | None = None
+    """None without windows."""
 
 
 def parse(text: str) -> Snapshot:
@@ -126,18 +153,21 @@ def parse(text: str) -> Snapshot:
     waits: Waits | None = None
     cpu_usec: dict[str, int] = {}
     timed: Timed | None = None
+    vms: dict[str, dict[str, int]] = {}
     found = _sections(text)
     for path, lines in found.items():
         folder, _, name = path.rpartition("/")
-        if name == "counters":
-            counters = _pairs(lines)
+        if name == "counters" and folder.startswith(VMS):
+            vms[folder.removeprefix(VMS)] = pairs(lines)
+        elif name == "counters":
+            counters = pairs(lines)
         elif name == "lock_waits":
             waits = _waits(lines)
         elif name == "tlb_latency" and path != next(reversed(found)):
             timed = flushes.parse(lines)
-        elif name == "cpu.stat" and (used := _pairs(lines).get("usage_usec")) is not None:
+        elif name == "cpu.stat" and (used := pairs(lines).get("usage_usec")) is not None:
             cpu_usec[folder.rpartition("/")[2]] = used
-    return Snapshot(counters, waits, cpu_usec, timed)
+    return Snapshot(counters, waits, cpu_usec, timed, vms)
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -153,43 +183,23 @@ def _sections(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _rows(pattern: re.Pattern[str], lines: list[str]) -> dict[str, tuple[int, ...]] | None:
-    """First group to the other ones; None when the lines cannot be trusted."""
-    matches = [pattern.fullmatch(line) for line in lines]
-    while matches and matches[-1] is None:
-        matches.pop()
-    good = [match.groups() for match in matches if match]
-    found = {name: tuple(map(int, numbers)) for name, *numbers in good}
-    return found if len(found) == len(matches) else None
-
-
-def _pairs(lines: list[str]) -> dict[str, int]:
-    return {name: value for name, (value,) in (_rows(PAIR, lines) or {}).items()}
-
-
 def _waits(lines: list[str]) -> Waits | None:
-    rows = _rows(WAITS, lines)
-    if rows is None:
+    found = rows(WAITS, lines)
+    if found is None:
         return None
-    return {int(number): (waits, cycles) for number, (waits, cycles) in rows.items()}
+    return {int(number): (waits, cycles) for number, (waits, cycles) in found.items()}
 
 
 def between(before: Snapshot, after: Snapshot) -> Change:
     """The later snapshot minus the earlier one."""
     return Change(
-        counters=_each_grown(before.counters, after.counters),
+        counters=each_grown(before.counters, after.counters),
         waits=_waits_grown(before.waits, after.waits),
-        cpu_usec=_each_grown(before.cpu_usec, after.cpu_usec),
+        cpu_usec=each_grown(before.cpu_usec, after.cpu_usec),
         flushes=flushes.between(before.flushes, after.flushes),
+        vms={name: each_grown(before.vms.get(name, {}), after.vms.get(name, {}))
+             for name in {**before.vms, **after.vms}},
     )
-
-
-def _grown(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None or after < before else after - before
-
-
-def _each_grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int | None]:
-    return {name: _grown(before.get(name), after.get(name)) for name in {**before, **after}}
 
 
 def _waits_grown(before: Waits | None, after: Waits | None) -> Waits | None:
@@ -198,7 +208,7 @@ def _waits_grown(before: Waits | None, after: Waits | None) -> Waits | None:
     found = {}
     for number in sorted({*before, *after}):
         pairs = zip(before.get(number, (0, 0)), after.get(number, (0, 0)), strict=True)
-        waits, cycles = (_grown(*pair) for pair in pairs)
+        waits, cycles = (grown(*pair) for pair in pairs)
         if waits is None or cycles is None:
             return None
         if waits:
@@ -206,8 +216,8 @@ def _waits_grown(before: Waits | None, after: Waits | None) -> Waits | None:
     return found
 
 
-def observation(run: RunRecord, change: Callable[[str], Change],
-                measured: Collection[str]) -> Observation:
+def observation(run: RunRecord, change: Callable[[str], Change], measured: Collection[str],
+                samples: Samples | None = None) -> Observation:
     """A valid run's; `change` says what was added in a guest, or in HOST.
 
     `measured` are the guests whose figure counts: neighbours flush for
@@ -226,6 +236,8 @@ def observation(run: RunRecord, change: Callable[[str], Change],
         pcpu_s=seconds * run.pcpus,
         seconds=seconds,
         flushes=tuple(one.flushes for name, one in changes.items() if name in measured),
+        vms=tuple(host.vms.get(name, {}) for name in changes),
+        samples=samples,
     )
 
 
@@ -247,7 +259,7 @@ def spinning(seen: Observation) -> float | None:
     got = [used for used in seen.cpu_s if used is not None]
     if len(got) < len(seen.cpu_s):
         return None
-    return _ratio(wait - stolen - halted, 1e9 * math.fsum(got))
+    return ratio(wait - stolen - halted, 1e9 * math.fsum(got))
 
 
 def share_deviation(seen: Observation) -> float | None:
@@ -270,16 +282,16 @@ def spin_figures(seen: Observation) -> tuple[float | None, ...]:
     tried, refused = count("yield_attempted"), count("yield_refused")
     accepted = None if tried is None or refused is None else tried - refused
     return (
-        _ratio(count("spin_events"), seen.seconds),
-        _ratio(count("spin_candidates"), count("spin_events")),
+        ratio(count("spin_events"), seen.seconds),
+        ratio(count("spin_candidates"), count("spin_events")),
         tried,
-        _percent(accepted, tried),
-        _percent(count("yield_picked"), tried),
-        _percent(count("yield_moved"), tried),
-        _percent(count("yield_ran"), tried),
+        percent(accepted, tried),
+        percent(count("yield_picked"), tried),
+        percent(count("yield_moved"), tried),
+        percent(count("yield_ran"), tried),
         count("yield_denied"),
-        _percent(count("spin_ns"), 1e9 * seen.pcpu_s),
-        _percent(share_deviation(seen), 1),
+        percent(count("spin_ns"), 1e9 * seen.pcpu_s),
+        percent(share_deviation(seen), 1),
     )
 
 
@@ -293,27 +305,62 @@ def flush_figures(seen: Observation) -> tuple[float | None, ...]:
     count = seen.host.get
     calls = count("tlb_calls")
     states = [count(f"tlb_{state}") for state in ("running", "preempted", "halted", "in_host")]
-    targets = _sum(states)
+    targets = add(states)
     return (
-        _ratio(calls, seen.seconds),
-        _ratio(targets, calls),
-        *(_percent(state, targets) for state in states),
-        _percent(count("tlb_merged"), targets),
+        ratio(calls, seen.seconds),
+        ratio(targets, calls),
+        *(percent(state, targets) for state in states),
+        percent(count("tlb_merged"), targets),
         count("tlb_full"),
         count("tlb_pages"),
         count("tlb_refused"),
-        _ratio(count("tlb_ns"), None if calls is None else 1e3 * calls),
-        _percent(count("tlb_ns"), 1e9 * seen.pcpu_s),
+        ratio(count("tlb_ns"), None if calls is None else 1e3 * calls),
+        percent(count("tlb_ns"), 1e9 * seen.pcpu_s),
     )
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole
+EXTEND_FIGURES = ("granted", "in time %", "returned %", "expired %", "denied", "capped")
+"""What `extend_figures` gives."""
 
 
-def _percent(part: float | None, whole: float | None) -> float | None:
-    ratio = _ratio(part, whole)
-    return None if ratio is None else 100 * ratio
+def extend_figures(seen: Observation) -> tuple[float | None, ...]:
+    """What became of preemptions inside critical sections."""
+    count = seen.host.get
+    granted = count("extend_granted")
+    return (
+        granted,
+        *(percent(count(f"extend_{end}"), granted) for end in ("avoided", "returned", "expired")),
+        count("extend_denied"),
+        count("extend_capped"),
+    )
+
+
+PARK_FIGURES = ("waits/s", "slept %", "wake-up us")
+"""What `park_figures` gives."""
+
+
+def park_figures(seen: Observation) -> tuple[float | None, ...]:
+    """How waiters for mutexes and rwsems waited, in all guests together."""
+    count = total(guest.counters for guest in seen.guests).get
+    slept, woken = count("park_slept"), count("park_wakeups")
+    waits = add((slept, count("park_spun")))
+    return (
+        ratio(waits, seen.seconds),
+        percent(slept, waits),
+        ratio(count("park_wakeup_ns"), None if woken is None else 1e3 * woken),
+    )
+
+
+def preempted(seen: Observation, vms: Which = "all") -> Preemptions:
+    """Why vCPUs lost their CPUs, those of all VMs or of some."""
+    if vms == "all":
+        counts, cpu_s = seen.host, seen.cpu_s
+    else:
+        some = slice(0, 1) if vms == "first" else slice(1, None)
+        counts, cpu_s = total(seen.vms[some]), seen.cpu_s[some]
+    got = [used for used in cpu_s if used is not None]
+    known = math.fsum(got) if len(got) == len(cpu_s) else None
+    return preemptions.figures(counts, seen.seconds, known, vms)
 
 
 # Over guests and runs
@@ -328,7 +375,24 @@ def total(parts: Iterable[Mapping[str, int | None]]) -> dict[str, int | None]:
     """The sum of each counter; None when one part lacks it."""
     listed = list(parts)
     names = dict.fromkeys(name for part in listed for name in part)
-    return {name: _sum(part.get(name) for part in listed) for name in names}
+    return {name: add(part.get(name) for part in listed) for name in names}
+
+
+def medians(runs: Sequence[Preemptions]) -> Preemptions:
+    """Of each figure the median of those runs that know it; there must be a run."""
+
+    def of(figure: Callable[[Preemptions], float | None]) -> float | None:
+        return middle(map(figure, runs))
+
+    return Preemptions(
+        vms=runs[0].vms,
+        per_s=of(lambda run: run.per_s),
+        kinds={kind: middle(run.kinds[kind] for run in runs) for kind in runs[0].kinds},
+        avoided=of(lambda run: run.avoided),
+        granted_per_s=of(lambda run: run.granted_per_s),
+        us_per_grant=of(lambda run: run.us_per_grant),
+        borrowed=of(lambda run: run.borrowed),
+    )
 
 
 def histogram(parts: Sequence[Waits | None]) -> tuple[tuple[int, int, int], ...]:
@@ -341,12 +405,3 @@ def histogram(parts: Sequence[Waits | None]) -> tuple[tuple[int, int, int], ...]
          sum(part.get(number, (0, 0))[1] for part in known))
         for number in sorted({number for part in known for number in part})
     )
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = 0
-    for value in values:
-        if value is None:
-            return None
-        known += value
-    return known

@@ -15,16 +15,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from lab import flushes, stats
+from lab import flushes, observed, preemptions, stats, windows
 from lab.model import Workload
 from lab.observed import Waits
 from lab.summary import Summary, per_guest, relative_load
 from lab.table import columns
+from lab.windows import Samples
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F6000")
 """Okabe and Ito's colours, told apart with any kind of colour vision; yellow left out."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 IDEAL = "#666666"
+KIND_COLOURS = dict(zip(preemptions.KINDS, (*PALETTE, "#bbbbbb"), strict=True))
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": ["DejaVu Sans", "sans-serif"],
@@ -63,6 +65,8 @@ def plots(summary: Summary) -> list[Plot]:
             found.append(_fairness(summary, workload))
         found += _wait_plots(summary, workload)
         found += _flush_plots(summary, workload)
+        found += _preemption_plots(summary, workload)
+        found += _window_plots(summary, workload)
     return found
 
 
@@ -272,6 +276,96 @@ def _distribution(summary: Summary, workload: Workload, vms: int,
         " together. As figures 3 and 5 of Ouyang, Lange and Zheng, VEE 2016."
     )
     return _draw(f"{workload.name}-flushes{vms}", caption, (9, 4.2), draw)
+
+
+def _preemption_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """Why vCPUs were preempted, a bar for each scheme under which the host knows."""
+    counts = [vms for vms in sorted(summary.results.manifest.vms)
+              if any(_preempted(summary, workload, label, vms) for label in _labels(summary))]
+    if not counts:
+        return []
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
+        for axes, vms in zip(panels, counts, strict=True):
+            _preemption_panel(axes, summary, workload, vms)
+        panels[0].set_ylabel("preemptions of vCPUs (1/s)")
+        _legend(panels[-1])
+
+    caption = (
+        f"{workload.name}: preemptions of vCPUs by what they were doing, of all VMs together:"
+        " medians of the runs of each kind; the line joins the quartiles of all kinds together."
+        " What was put off until the vCPU had left its section is of the kind that it lost the"
+        " CPU in at last. As figure 3 of Kashyap, Min and Kim, USENIX ATC 2018."
+    )
+    return [_draw(f"{workload.name}-preemptions", caption, (9, 4.2), draw)]
+
+
+def _preempted(summary: Summary, workload: Workload, label: str, vms: int) -> dict[str, float]:
+    """Kind to preemptions a second, of those that are known; all VMs together."""
+    seen = summary.cell(label, workload.name, vms).observed
+    kinds = seen.preemptions[0].kinds if seen and seen.preemptions else {}
+    return {kind: number for kind, number in kinds.items() if number is not None}
+
+
+def _preemption_panel(axes: Axes, summary: Summary, workload: Workload, vms: int) -> None:
+    labels = _labels(summary)
+    for index, label in enumerate(labels):
+        bottom = 0.0
+        for kind, number in _preempted(summary, workload, label, vms).items():
+            axes.bar(index, number, 0.7, bottom, color=KIND_COLOURS[kind])
+            bottom += number
+        runs = [observed.preempted(one).per_s
+                for one in summary.results.observations(label, workload.name, vms)]
+        box = stats.quartiles([number for number in runs if number is not None])
+        if box is not None:
+            axes.plot([index, index], box, color="black", linewidth=1.4, marker="_", markersize=8)
+    for kind, colour in KIND_COLOURS.items():
+        axes.bar(0, 0, 0.7, 0, color=colour, label=kind)
+    axes.set_title(columns((vms,))[0], fontsize=11)
+    axes.set_xticks(range(len(labels)), labels, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+
+
+def _window_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """How far the first VM's CPU time moves away from that of the others during a run."""
+    most = max(summary.results.manifest.vms)
+    runs = {label: [one.samples for one in summary.results.observations(label, workload.name, most)
+                    if one.samples is not None] for label in _labels(summary)}
+    if not any(runs.values()):
+        return []
+
+    def draw(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        for index, label in enumerate(_labels(summary)):
+            if runs[label]:
+                _window_lines(upper, lower, runs[label], label, _look(index)[0])
+        for axes in (upper, lower):
+            axes.axhline(0, color=IDEAL, linestyle="--", linewidth=1)
+        upper.set_ylabel("so far (ms)")
+        lower.set_ylabel("in a window (ms)")
+        lower.set_xlabel("time from the start (s)")
+        _legend(upper)
+
+    (head,) = columns((most,))
+    caption = (
+        f"{workload.name}: CPU time of the first VM less the mean of the others at {head}, in"
+        f" windows of {summary.results.manifest.window_ms} ms: medians of the runs, and their"
+        " quartiles as a band. Above: all windows so far together; below: each alone. As figure 7"
+        " of Kashyap, Min and Kim, USENIX ATC 2018."
+    )
+    return [_draw(f"{workload.name}-windows", caption, (9, 5.4), draw)]
+
+
+def _window_lines(upper: Axes, lower: Axes, runs: list[Samples], label: str, colour: str) -> None:
+    """Of one scheme; as far as its shortest run goes."""
+    number = min(len(one.times) for one in runs) - 1
+    apart = np.array([windows.differences(one)[:number] for one in runs]) * 1e3
+    times = np.median([windows.moments(one)[:number] for one in runs], axis=0)
+    for axes, values in ((upper, apart.cumsum(axis=1)), (lower, apart)):
+        low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
+        axes.plot(times, middle, color=colour, linewidth=1.4, label=label)
+        axes.fill_between(times, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:

@@ -85,8 +85,10 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> 
         argv = guest.guest_command(
             spec.emulator if local else HOST_QEMU, one, HOST_WORK / "bzImage",
             PurePosixPath("/dev/vdb"), HOST_WORK)
+        others = " ".join(scheme.boot_args(1)) or "none"
         parameters = " ".join(f"{k}={v}" for k, v in scheme.host.items())
         lines += ["", f"First guest of {label}:", shlex.join(argv)]
+        lines += [f"Boot arguments of the others: {others}"] if scheme.neighbour is not None else []
         lines += [f"Host parameters: {parameters}"] if parameters else []
     lines += ["", "Runs:"]
     return lines + [f"{number:4} {one.key}" for number, one in enumerate(planned, 1)]
@@ -271,7 +273,7 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         command=options.command, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         vms=experiment.vms, vcpus=experiment.vcpus, pcpus=experiment.pcpus,
         reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
-        observe=experiment.observe)
+        observe=experiment.observe, window_ms=experiment.window_ms)
 
 
 def machine_kind() -> str:

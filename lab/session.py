@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lab import console, observed
+from lab import console, observed, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -55,6 +55,8 @@ class Live:
     spec: GuestSpec
     scheme: str
     seconds: float
+    folder: str = ""
+    """Its virtual machine's folder in the host's debugfs; empty when there is none."""
     read: int = 0
     """Bytes of its console that were looked at."""
     prepared: set[str] = field(default_factory=set)
@@ -142,7 +144,7 @@ class Session:
             if name in self._live:
                 continue
             spec = GuestSpec(name, self.experiment.vcpus, self.experiment.guest_mem,
-                             self._schemes[label].guest, self._schemes[label].cpu)
+                             self._schemes[label].boot_args(index), self._schemes[label].cpu)
             argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
             group = guest_group(name) if self._groups else ""
             waiting.append((spec, label, self.machine.control.submit(
@@ -155,7 +157,8 @@ class Session:
                 self._look(spec.name)
                 self._drop(spec.name, self._live[spec.name].trouble or str(refusal))
                 continue
-            self._live[spec.name] = Live(spec, label, float(answer["seconds"]))
+            self._live[spec.name] = Live(spec, label, float(answer["seconds"]),
+                                         str(answer["folder"]))
         self.machine.control.call("switch", run=[])
 
     def _look(self, name: str) -> str:
@@ -230,7 +233,8 @@ class Session:
             answer = self.machine.control.call(
                 "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
                 neighbour=workload.neighbour, timeout=workload.timeout_s, settle=SETTLE,
-                patience=2 * SETTLE)
+                patience=2 * SETTLE, **self._watch(names))
+            self._keep_windows(names, planned.run_id(attempt), answer["samples"])
             if not any(note["error"] for note in answer["guests"].values()):
                 self._snapshot(names, planned.run_id(attempt), "after")
             self.machine.control.call("switch", run=[])
@@ -286,13 +290,31 @@ class Session:
             return
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, SETTLE)
+        read = observed.host_snapshot({name: self._live[name].folder for name in names})
         answers[observed.HOST] = self.machine.control.call(
-            "exec", argv=["sh", "-c", observed.host_snapshot(names)], timeout=SETTLE)
+            "exec", argv=["sh", "-c", read], timeout=SETTLE)
         folder = self.out / "raw" / run_id
         folder.mkdir(parents=True, exist_ok=True)
         for name, answer in answers.items():
             file = folder / observed.file_name(name, when)
             file.write_bytes(base64.b64decode(answer["out"]))
+
+    def _watch(self, names: list[str]) -> Answer:
+        """What a round is asked for besides, if the experiment has windows."""
+        if not self.experiment.window_ms:
+            return {}
+        files = [[file, what] for name in names for file, what in (
+            (observed.cpu_file(name), windows.USED),
+            (observed.vm_file(self._live[name].folder), windows.GRANTED))]
+        return {"watch": {"files": files, "interval": self.experiment.window_ms / 1e3}}
+
+    def _keep_windows(self, names: list[str], run_id: str,
+                      samples: list[list[float | int | None]]) -> None:
+        if not samples:
+            return
+        folder = self.out / "raw" / run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / windows.FILE).write_text(windows.as_text(names, samples))
 
     def _apply(self, scheme: Scheme, guests: list[str]) -> None:
         """Write the scheme's host parameters; others get back what they had."""

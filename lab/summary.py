@@ -13,9 +13,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import flushes, observed, parse, stats
+from lab import flushes, observed, parse, preemptions, stats, windows
 from lab.errors import UsageError
-from lab.model import BootRecord, Cell, Manifest, Observed, RunRecord, Scheme, Workload
+from lab.model import (
+    BootRecord,
+    Cell,
+    Manifest,
+    Observed,
+    Preemptions,
+    RunRecord,
+    Scheme,
+    Which,
+    Workload,
+)
 from lab.observed import Observation
 
 Key = tuple[str, str, int]
@@ -106,7 +116,8 @@ def load(directory: Path) -> Results:
                 f" {run.workload}, which the manifest does not have; do not mix directories."
             )
     figures = tuple(
-        _figure(directory, run, known[run.workload], manifest.observe is not False)
+        _figure(directory, run, known[run.workload],
+                manifest.observe is not False or manifest.window_ms > 0)
         for run in runs.records
     )
     warnings = runs.warnings + boots.warnings
@@ -136,13 +147,15 @@ def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) 
 def _observation(directory: Path, run: RunRecord, measured: Collection[str]) -> Observation:
     folder = (directory / run.guests[0].output).parent
 
+    def text(file: Path) -> str:
+        return parse.read_text(file) if file.is_file() else ""
+
     def snapshot(name: str, when: str) -> observed.Snapshot:
-        file = folder / observed.file_name(name, when)
-        return observed.parse(parse.read_text(file) if file.is_file() else "")
+        return observed.parse(text(folder / observed.file_name(name, when)))
 
     return observed.observation(
         run, lambda name: observed.between(snapshot(name, "before"), snapshot(name, "after")),
-        measured)
+        measured, windows.parse(text(folder / windows.FILE), run))
 
 
 def summarize(results: Results) -> Summary:
@@ -192,11 +205,18 @@ def _cell(
         invalid_runs=invalid[(scheme.label, workload.name, vms)],
         spread=stats.spread(values),
         fairness=_fairness(runs),
-        observed=_observed(results.observations(scheme.label, workload.name, vms)),
+        observed=_observed(results.observations(scheme.label, workload.name, vms),
+                           parts(scheme, workload, vms)),
     )
 
 
-def _observed(seen: Sequence[Observation]) -> Observed | None:
+def parts(scheme: Scheme, workload: Workload, vms: int) -> tuple[Which, ...]:
+    """All VMs of a cell; then, if they are not alike, the first and the others."""
+    alike = scheme.neighbour is None and not workload.neighbour
+    return ("all",) if alike or vms < 2 else ("all", "first", "others")
+
+
+def _observed(seen: Sequence[Observation], which: Sequence[Which]) -> Observed | None:
     if not seen:
         return None
     guests = [guest for one in seen for guest in one.guests]
@@ -207,7 +227,18 @@ def _observed(seen: Sequence[Observation]) -> Observed | None:
         host=observed.total(one.host for one in seen),
         share_deviation=observed.middle(observed.share_deviation(one) for one in seen),
         flushes=flushes.figures(flushes.merged(part for one in seen for part in one.flushes)),
+        preemptions=_preemptions(seen, which),
+        windows=windows.figures(one.samples for one in seen),
     )
+
+
+def _preemptions(
+    seen: Sequence[Observation], which: Sequence[Which]
+) -> tuple[Preemptions, ...] | None:
+    if not any(preemptions.are_counted(one.host) for one in seen):
+        return None
+    return tuple(observed.medians([observed.preempted(one, vms) for one in seen])
+                 for vms in which)
 
 
 def _fairness(runs: Sequence[RunFigure]) -> float | None:

@@ -5,6 +5,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -12,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import counters, flushes, observed, stats
+from lab import counters, flushes, observed, preemptions, stats
 from lab.model import Cell, FlushTimes, Workload
 from lab.observed import Observation
 from lab.summary import Summary
@@ -36,36 +37,54 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class _HostPart:
-    """Something that the host does for its guests, as a table of counts."""
+class _Part:
+    """Something that kernels do and count, as a table."""
 
     about: str
     counters: tuple[str, ...]
     """How the names of its counters begin."""
+    where: Literal["host", "counters"]
+    """Of `Observed`: whose counters they are, the host's or the guests'."""
     heads: tuple[str, ...]
     figures: Callable[[Observation], tuple[float | None, ...]]
     """Of one run, under these heads."""
     note: str
 
 
-HOST_PARTS = (
-    _HostPart(
-        "spinning vCPUs", ("spin_", "yield_"), observed.SPIN_FIGURES, observed.spin_figures,
+PARTS = (
+    _Part(
+        "what the host did about spinning vCPUs", ("spin_", "yield_"), "host",
+        observed.SPIN_FIGURES, observed.spin_figures,
         "Medians of the runs. accepted, picked, moved, ran: of the yields attempted. handling:"
         " spin_ns, of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from"
         " the VMs' mean, from that mean.",
     ),
-    _HostPart(
-        "requests to flush translations", ("tlb_",), observed.FLUSH_FIGURES,
-        observed.flush_figures,
+    _Part(
+        "what the host did about requests to flush translations", ("tlb_",), "host",
+        observed.FLUSH_FIGURES, observed.flush_figures,
         "Medians of the runs. running, preempted, halted, in host, merged: of the targets. full,"
         " pages, refused: numbers of a run. us/call: tlb_ns over tlb_calls. handling: tlb_ns, of"
         " the time of all pCPUs.",
+    ),
+    _Part(
+        "what the host did about preemptions in critical sections", ("extend_",), "host",
+        observed.EXTEND_FIGURES, observed.extend_figures,
+        "Medians of the runs. granted: put off; denied, capped: not, because something else had"
+        " precedence, or the VM had borrowed too much; numbers of a run. Of those granted, in"
+        " time: the vCPU had left its sections when it lost the CPU; expired: it had not;"
+        " returned: the guest gave the CPU back.",
+    ),
+    _Part(
+        "waits for mutexes and rwsems", ("park_",), "counters", observed.PARK_FIGURES,
+        observed.park_figures,
+        "Medians of the runs, of all guests together. slept: the others spun to their end."
+        " wake-up: from the wake-up of one that slept until it had a CPU of the guest.",
     ),
 )
 OBSERVED = {
     "locks": "counted their locks, which slows each acquisition",
     "tlb": "timed their remote TLB flushes, which slows each of them",
+    "ecs": "timed the wake-ups of waiters for mutexes and rwsems, which slows each of them",
 }
 """What was counted to what that means."""
 LATENCIES = ("mean", "p50", "p90", "p99", "max")
@@ -175,7 +194,9 @@ def grids(summary: Summary, workload: Workload) -> list[Grid]:
         _spinning(summary, workload),
         _flush_means(summary, workload),
         _flush_details(summary, workload),
-        *(_host(summary, workload, part) for part in HOST_PARTS),
+        _preempted(summary, workload),
+        *(_part(summary, workload, part) for part in PARTS),
+        _windows(summary, workload),
         _counted(summary, workload),
     )
     return found + [grid for grid in seen if grid.rows]
@@ -196,13 +217,62 @@ def _spinning(summary: Summary, workload: Workload) -> Grid:
     )
 
 
-def _host(summary: Summary, workload: Workload, did: _HostPart) -> Grid:
-    """Of the schemes under which the host counted any of that."""
+def _preempted(summary: Summary, workload: Workload) -> Grid:
+    """How vCPUs lost their CPUs, under the schemes for which the host knows."""
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        for vms in m.vms:
+            seen = summary.cell(scheme.label, workload.name, vms).observed
+            for one in (seen.preemptions or ()) if seen else ():
+                shares = [None if share is None else 100 * share
+                          for share in (one.avoided, one.borrowed)]
+                values = (one.per_s, *one.kinds.values(), shares[0], one.granted_per_s,
+                          one.us_per_grant, shares[1])
+                body.append((scheme.label, [str(vms), one.vms, *map(known, values)]))
+    return Grid(
+        f"{workload.name}: why vCPUs were preempted (1/s)", "scheme",
+        ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
+         "borrowed %"], body,
+        ("Medians of the runs. irq: in a hard or soft interrupt; lock, reader, mutex: with such a"
+         " lock; rcu: as an RCU reader; waiter: awake, waiting for a lock; kernel: in none of"
+         " these; unknown: in the kernel of a guest that does not say. One in several sections is"
+         " of the first of these kinds.",
+         "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
+         " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."),
+    )
+
+
+def _windows(summary: Summary, workload: Workload) -> Grid:
+    """How even the VMs' shares were, from one moment to the next."""
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        for vms in m.vms:
+            seen = summary.cell(scheme.label, workload.name, vms).observed
+            one = seen.windows if seen else None
+            if one is not None:
+                values = (one.number, one.seconds, one.mean_ms, one.most_ms, one.end_ms,
+                          100 * one.end, 100 * one.worst, one.granted)
+                body.append((scheme.label, [str(vms), *map(known, values)]))
+    return Grid(
+        f"{workload.name}: CPU time of the first VM less that of the others,"
+        f" in windows of {m.window_ms} ms", "scheme",
+        ["VMs", "windows", "s", "mean ms", "largest ms", "in all ms", "in all %", "worst run %",
+         "granted/window"], body,
+        ("Medians of the runs, while every guest was measured; the others' time is their mean."
+         " mean, largest: size of the difference in a window. in all: at the end, in ms and of the"
+         " mean CPU time of the VMs; above 0 the first got more.",),
+    )
+
+
+def _part(summary: Summary, workload: Workload, did: _Part) -> Grid:
+    """Of the schemes under which any of that was counted."""
     m = summary.results.manifest
     body = []
     for scheme in m.schemes:
         cells = [summary.cell(scheme.label, workload.name, vms).observed for vms in m.vms]
-        counted = [cell.host for cell in cells if cell]
+        counted = [getattr(cell, did.where) for cell in cells if cell]
         if not any(value for one in counted for name, value in one.items()
                    if name.startswith(did.counters)):
             continue
@@ -211,8 +281,8 @@ def _host(summary: Summary, workload: Workload, did: _HostPart) -> Grid:
             runs = [did.figures(one) for one in seen]
             medians = [observed.middle(run[i] for run in runs) for i in range(len(did.heads))]
             body.append((scheme.label, [str(vms), *map(known, medians)]))
-    return Grid(f"{workload.name}: what the host did about {did.about}", "scheme",
-                ["VMs", *did.heads], body, (did.note,))
+    return Grid(f"{workload.name}: {did.about}", "scheme", ["VMs", *did.heads], body,
+                (did.note,))
 
 
 def _flush_means(summary: Summary, workload: Workload) -> Grid:
@@ -319,8 +389,11 @@ def notes(summary: Summary) -> list[str]:
 
 def _observed_notes(summary: Summary) -> list[str]:
     what = set(observed.counted(summary.results.manifest.observe))
-    if all(cell.observed is None or cell.observed.flushes is None for cell in summary.cells):
+    seen = [cell.observed for cell in summary.cells if cell.observed]
+    if all(one.flushes is None for one in seen):
         what -= {"tlb"}
+    if not any("park_wakeups" in one.counters for one in seen):
+        what -= {"ecs"}
     did = ", and ".join(text for name, text in OBSERVED.items() if name in what)
     return [f"Observed: the guests {did}; compare only with runs that were observed too."] \
         if did else []

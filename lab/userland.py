@@ -23,7 +23,8 @@ RECIPE = "1"
 """Goes into the hashes; change it when the same input is to give another image."""
 EMULATOR_PACKAGES = ("kmod", "python3", "qemu-system-x86")
 GUEST_PACKAGES = (
-    "dbench", "kmod", "libc6-dev", "make", "pbzip2", "rt-tests", "stress-ng", "sysbench", "tcc",
+    "apache2-bin", "dbench", "iproute2", "kmod", "libc6-dev", "make", "pbzip2", "rt-tests",
+    "stress-ng", "sysbench", "tcc", "wrk",
 )
 EMULATOR = mmdebstrap.Suite(13, "trixie", backports=True)
 GUEST = mmdebstrap.Suite(12, "bookworm")

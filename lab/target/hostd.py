@@ -20,6 +20,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ PR_SET_PDEATHSIG = 1
 
 class Failure(Exception):
     """An operation failed; the text is the answer's `error`."""
+
+
+def number_in(file: str, name: str) -> int | None:
+    """The number in the file's line "name number"; None when it cannot be read."""
+    with contextlib.suppress(OSError):
+        for line in Path(file).read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name and value.isdecimal():
+                return int(value)
+    return None
 
 
 def die_with_parent() -> None:
@@ -87,6 +98,11 @@ class Guest:
             with contextlib.suppress(OSError):
                 return await asyncio.open_unix_connection(path, limit=LINE_LIMIT)
             await asyncio.sleep(0.05)
+
+    def folders(self) -> list[Path]:
+        """The debugfs folders of its virtual machine: one, or none without debugfs."""
+        pid = self.proc.pid if self.proc is not None else 0
+        return list(VMS.glob(f"{pid}-*"))
 
     def stderr(self) -> str:
         """What QEMU printed, last 500 characters."""
@@ -253,7 +269,8 @@ class Daemon:
                 when, words = await guest.expect("hello", "")
         except TimeoutError:
             raise Failure(f"guest {name} did not answer within {timeout:g} s") from None
-        return {"seconds": when - began, "kernel": words[0] if words else ""}
+        return {"seconds": when - began, "kernel": words[0] if words else "",
+                "folder": next(map(str, guest.folders()), "")}
 
     async def op_kill(self, name: str) -> dict[str, Any]:
         """End a guest; its console file stays."""
@@ -318,9 +335,7 @@ class Daemon:
 
     async def op_tune(self, name: str, parameter: str, value: str) -> dict[str, Any]:
         """Set a guest's own host parameter, in the debugfs folder of its virtual machine."""
-        guest = self.guest(name)
-        pid = guest.proc.pid if guest.proc is not None else 0
-        files = [folder / "pvsync" / parameter for folder in VMS.glob(f"{pid}-*")]
+        files = [folder / "pvsync" / parameter for folder in self.guest(name).folders()]
         if not files:
             raise Failure(f"there is no folder of guest {name} in {VMS}")
         for file in files:
@@ -328,24 +343,40 @@ class Daemon:
         return {}
 
     async def op_round(self, guests: list[str], tag: str, command: str, timeout: float,
-                       repeat: bool = True, settle: float = 30,
-                       neighbour: str = "") -> dict[str, Any]:
+                       repeat: bool = True, settle: float = 30, neighbour: str = "",
+                       watch: dict[str, Any] | None = None) -> dict[str, Any]:
         """Barrier, the command in all guests at once, stop; see guest-init.
 
         With `neighbour`, that is the command of all guests but the first.
         `timeout` bounds the measured part, `settle` each of the two barriers.
         `guests` in the answer: name to what is known of it; `error` is empty
-        when that guest went through the whole round.
+        when that guest went through the whole round. `watch` has `files` of
+        lines "name number", each with the name of the number that is read
+        every `interval` seconds of the measured part: `samples` are lists of
+        the time and these numbers, null where there is none.
         """
         found = [self.guest(name) for name in guests]
         commands = dict.fromkeys(guests, neighbour or command) | {guests[0]: command}
         results: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in found}
+        samples: list[list[float | int | None]] = []
         if await self._phase(found, results, settle, "get ready", self._prepare, tag, commands):
             mode = "repeat" if repeat else "once"
+            watching = asyncio.create_task(self._watch(samples, **(watch or {})))
             await self._phase(found, results, timeout, "end its run", self._measure, tag, mode)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         alive = [g for g in found if "ready" in results[g.name]]
         await self._phase(alive, results, settle, "stop", self._stop, tag)
-        return {"guests": results}
+        return {"guests": results, "samples": samples}
+
+    async def _watch(self, samples: list[list[float | int | None]],
+                     files: Sequence[Sequence[str]] = (), interval: float = 1) -> None:
+        """Add samples until it is cancelled; at once, and then in a steady rhythm."""
+        due = time.monotonic()
+        while files:
+            samples.append([time.monotonic(), *(number_in(*one) for one in files)])
+            due = max(due + interval, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
 
     async def _phase(self, guests: list[Guest], results: dict[str, dict[str, Any]], limit: float,
                      what: str, step: Any, *args: Any) -> bool:

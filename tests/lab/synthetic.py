@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lab import observed
+from lab import observed, windows
 from lab.guest import guest_group
 from lab.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
 
@@ -56,6 +56,12 @@ class Counted:
     """CPU time of each VM."""
     flushes: Mapping[str, list[tuple[int, int]]] | None = None
     """Mechanism to wall and ran times of its flushes; None: the kernel has no such file."""
+    vms: tuple[dict[str, int], ...] = ()
+    """What the host counts for each VM."""
+    windows: tuple[tuple[int, ...], ...] = ()
+    """CPU time of each VM in each window of 100 ms, microseconds."""
+    granted: int = 0
+    """Preemptions put off in each window, for each VM."""
 
     def write(self, folder: Path, guests: list[str]) -> None:
         """Two snapshots of each."""
@@ -72,8 +78,21 @@ class Counted:
                 (folder / observed.file_name(guest, when)).write_text(text)
             text = sections({"debug/counters": _pairs(self.host, share)} | {
                 f"/groups/{guest_group(guest)}/cpu.stat": _pairs({"usage_usec": used}, share)
-                for guest, used in zip(guests, self.usec, strict=False)})
+                for guest, used in zip(guests, self.usec, strict=False)} | {
+                f"{observed.VMS}{guest}/counters": _pairs(own, share)
+                for guest, own in zip(guests, self.vms, strict=False)})
             (folder / observed.file_name(observed.HOST, when)).write_text(text)
+        if self.windows:
+            (folder / windows.FILE).write_text(windows.as_text(guests, self._samples(len(guests))))
+
+    def _samples(self, vms: int) -> list[list[float | int | None]]:
+        """From the start of the run on."""
+        used, found = [10**6] * vms, list[list[float | int | None]]()
+        for place, window in enumerate(((0,) * vms, *self.windows)):
+            used = [old + new for old, new in zip(used, window, strict=True)]
+            pairs = ((one, 5 + place * self.granted) for one in used)
+            found.append([1 + place / 10, *(value for pair in pairs for value in pair)])
+        return found
 
 
 def bucket(ns: int) -> int:
@@ -127,11 +146,15 @@ class Synthetic:
     """Makes it an observed experiment: scheme and VMs to what a run adds."""
     observe: Observe = True
     """What is observed then."""
+    neighbour: tuple[str, ...] | None = None
+    """Boot arguments of the guests but the first, of all schemes but the first."""
+    window_ms: int = 0
 
     def manifest(self) -> Manifest:
         return Manifest(
             experiment="synthetic",
-            schemes=tuple(scheme(label) for label in self.schemes),
+            schemes=(scheme(self.schemes[0]), *(
+                replace(scheme(label), neighbour=self.neighbour) for label in self.schemes[1:])),
             workloads=(self.workload,),
             kernel="6.12.0-pvsync 0123456789ab",
             base_version="6.12.0",
@@ -149,6 +172,7 @@ class Synthetic:
             boots=self.boots,
             baseline=self.schemes[0],
             observe=self.observe if self.counted is not None else False,
+            window_ms=self.window_ms,
         )
 
     def write(self, directory: Path) -> Path:

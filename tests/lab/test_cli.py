@@ -80,14 +80,16 @@ def one_sentence(text: str) -> bool:
 def test_list(call: Call) -> None:
     status, out, _ = call("list")
     assert status == 0
-    for name in ("demo", "torture8", "pmt-inf", "dbench-tmpfs", "nopvspin"):
+    for name in ("demo", "torture8", "pmt-inf", "dbench-tmpfs", "nopvspin",
+                 "pvsync.ecs=count (others: stock) extend=ecs",
+                 "(others: pvsync.ecs=count) extend=ecs"):
         assert name in out
     assert "pvsync.lock=busted" not in out
 
 
 def test_help(call: Call) -> None:
     assert call("--help")[0] == 0
-    for command in ("build", "list", "run", "report", "shell", "series"):
+    for command in ("build", "list", "run", "report", "shell", "top", "series"):
         assert command in call("--help")[1]
         assert call(command, "--help")[0] == 0
     status, _, err = call()
@@ -110,6 +112,7 @@ def test_help(call: Call) -> None:
         (("run", "demo", "--reps", "0"), "reps must be from 1"),
         (("run", "demo", "--backend", "xen"), "'xen' is not one of 'auto', 'tcg', 'kvm', 'local'"),
         (("run", "demo", "--sceme", "pmt"), "No such option '--sceme'"),
+        (("run", "demo", "--window-ms", "9"), "window_ms, unless 0, must be from 10 to 60000"),
         (("run", "demo", "--cmd", ""), "--cmd needs a command"),
         (("run", "demo", "--cmd", "true", "--workload", "hackbench"), "not both"),
         (("run", "demo", "--out", "a", "--resume", "b"), "not both"),
@@ -119,6 +122,9 @@ def test_help(call: Call) -> None:
         (("shell", "gest"), "'gest' is not one of 'host', 'guest'"),
         (("shell", "--scheme", "pmtt"), "did you mean 'pmt'?"),
         (("shell", "--vcpus", "0"), "0 is not in the range"),
+        (("top", "--interval", "0"), "0.0 is not in the range"),
+        (("top", "--interval", "soon"), "'soon' is not a valid float"),
+        (("top", "now"), "unexpected extra argument"),
     ],
 )
 def test_wrong_usage(
@@ -147,12 +153,18 @@ def test_run_and_report(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "observe"),
     [((), False), (("--observe",), True), (("--no-observe",), False), (("--observe=all",), True),
-     (("--observe=tlb",), "tlb"), (("--observe=locks",), "locks")])
+     (("--observe=tlb",), "tlb"), (("--observe=locks",), "locks"), (("--observe=ecs",), "ecs")])
 def test_observe(
     call: Call, runner: FakeRunner, argument: tuple[str, ...], observe: Observe
 ) -> None:
     assert call("run", "--out", "here", *argument, "demo")[0] == 0
     assert [experiment.observe for experiment, _, _ in runner.calls] == [observe]
+
+
+def test_window_ms(call: Call, runner: FakeRunner) -> None:
+    for number, argument in enumerate(((), ("--window-ms", "0"), ("--window-ms=50",))):
+        assert call("run", "ecs-fairness", "--out", f"here{number}", *argument)[0] == 0
+    assert [experiment.window_ms for experiment, _, _ in runner.calls] == [100, 0, 50]
 
 
 def test_observe_of_an_observed_experiment(call: Call, runner: FakeRunner) -> None:
@@ -162,7 +174,7 @@ def test_observe_of_an_observed_experiment(call: Call, runner: FakeRunner) -> No
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("--observe=lock",), "'lock' is not one of 'locks', 'tlb', 'all'"),
+    (("--observe=lock",), "'lock' is not one of 'locks', 'tlb', 'ecs', 'all'"),
     (("--observe", "--no-observe"), "Give --observe or --no-observe, not both"),
     (("--observe", "tlb"), "unexpected extra argument"),
 ])
@@ -264,6 +276,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
         (config.Overrides(observe=True), "observe"),
         (config.Overrides(observe="tlb"), "observe"),
+        (config.Overrides(window_ms=100), "window_ms"),
     ],
 )
 def test_resume_of_another_experiment(

@@ -147,12 +147,31 @@ def test_observe(tmp_path: Path) -> None:
         file.write_text(f"{EXPERIMENT}{line}\n")
         assert config.experiment(str(file)).observe is kept
         assert config.experiment(str(file), Overrides(observe=not kept)).observe is not kept
-    for word, said in (("locks", "locks"), ("tlb", "tlb"), ("all", True)):
+    for word, said in (("locks", "locks"), ("tlb", "tlb"), ("ecs", "ecs"), ("all", True)):
         file.write_text(f'{EXPERIMENT}observe = "{word}"\n')
         assert config.experiment(str(file)).observe == said
         assert config.experiment(str(file), Overrides(observe=False)).observe is False
     assert config.experiment(str(file), Overrides(observe="tlb")).observe == "tlb"
     assert config.experiment("tlb").observe == "tlb"
+    assert {config.experiment(f"ecs{end}").observe for end in ("", "-park", "-fairness")} == {"ecs"}
+
+
+def test_windows_of_an_experiment(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"{EXPERIMENT}window_ms = 50\n")
+    assert config.experiment(str(file)).window_ms == 50
+    assert config.experiment(str(file), Overrides(window_ms=0)).window_ms == 0
+    assert config.experiment("ecs-fairness").window_ms == 100
+    assert config.experiment("ecs").window_ms == 0
+
+
+def test_other_guests_may_have_other_arguments() -> None:
+    schemes = config.schemes()
+    alike, first, others = (schemes[name] for name in (
+        "ecs-count", "ecs-count-beside-stock", "stock-beside-ecs-count"))
+    assert [alike.boot_args(index) for index in (0, 1, 3)] == [("pvsync.ecs=count",)] * 3
+    assert [first.boot_args(index) for index in (0, 1, 3)] == [("pvsync.ecs=count",), (), ()]
+    assert [others.boot_args(index) for index in (0, 1)] == [(), ("pvsync.ecs=count",)]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +182,8 @@ def test_observe(tmp_path: Path) -> None:
         ("reps = 1", "", "reps is missing"),
         ("reps = 1", "reps = 1\nobserve = 1", "observe must be true or false, not an integer"),
         ("reps = 1", 'reps = 1\nobserve = "lock"',
-         "observe must be one of locks, tlb, all, not 'lock'"),
+         "observe must be one of locks, tlb, ecs, all, not 'lock'"),
+        ("reps = 1", "reps = 1\nwindow_ms = -1", "window_ms, unless 0, must be from 10 to 60000"),
         ("vms = [1, 2]", "vms = 1", "vms must be a list, not an integer"),
         ("vms = [1, 2]", "vms = [1, 2.5]", "vms[1] must be an integer, not a number"),
         ('"pmt"', '"pmtt"', "mine.toml: there is no scheme 'pmtt', did you mean 'pmt'?"),

@@ -49,6 +49,16 @@ def test_the_hosts_snapshot() -> None:
     assert seen == Snapshot({"spin_events": 3}, None, {"pvsync-pmt~2-0": 1500000})
 
 
+def test_a_vms_own_counters_are_not_the_hosts() -> None:
+    text = sections({"/x/counters": ["spin_events 3", "preempt_user 9"],
+                     "vm/a~2-0/counters": ["preempt_user 5"], "vm/a~2-1/counters": ["preempt_us"]})
+    seen = observed.parse(text)
+    assert seen.counters == {"spin_events": 3, "preempt_user": 9}
+    assert seen.vms == {"a~2-0": {"preempt_user": 5}, "a~2-1": {}}
+    reversed_text = sections({"vm/a/counters": ["preempt_user 5"], "/x/counters": ["b 1"]})
+    assert observed.parse(reversed_text).counters == {"b": 1}
+
+
 @pytest.mark.parametrize("missing", FILES)
 def test_a_kernel_may_lack_a_file(missing: str) -> None:
     seen = observed.parse(sections({path: rows for path, rows in FILES.items() if path != missing}))
@@ -116,6 +126,9 @@ def test_difference() -> None:
         {"a": 3, "b": None, "gone": None, "new": None}, {3: (3, 15), 7: (1, 99)},
         {"g": 3, "h": None}, TIMED)
     assert observed.between(replace(before, flushes=None), after).flushes is None
+    vms = [replace(side, vms=own) for side, own in (
+        (before, {"x": {"a": 1, "b": 2}, "gone": {"a": 1}}), (after, {"x": {"a": 4, "b": 1}}))]
+    assert observed.between(*vms).vms == {"x": {"a": 3, "b": None}, "gone": {"a": None}}
 
 
 @pytest.mark.parametrize("waits", [{3: (0, 6)}, {3: (1, 5)}, {}, None])
@@ -195,9 +208,12 @@ def test_a_run() -> None:
             "host": Change({"b": 3}, None, {"pvsync-pmt-1": 2_500_000, "pvsync-x": 1})}
     seen = observed.observation(run, made.__getitem__, ["pmt-0", "pmt-1"])
     assert seen == Observation(
-        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED))
+        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED), ({}, {}))
     beside = observed.observation(run, made.__getitem__, ["pmt-0"])
     assert beside == replace(seen, flushes=({},))
+    made["host"] = replace(made["host"], vms={"pmt-1": {"c": 3}, "else": {"c": 9}})
+    own = observed.observation(run, made.__getitem__, ["pmt-0"])
+    assert own == replace(beside, vms=({}, {"c": 3}))
 
 
 def test_sums() -> None:
@@ -225,10 +241,11 @@ def test_descriptions_are_read_from_the_kernels_list(tmp_path: Path) -> None:
 
 def test_commands_quote_and_name_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed, "DEBUGFS", "/a b")
-    assert "for file in '/a b/lock_stat' '/a b/tlb_stat'; do" in observed.switch_on(True)
+    switched = "for file in '/a b/lock_stat' '/a b/tlb_stat' '/a b/park_stat'; do"
+    assert switched in observed.switch_on(True)
     files = shlex.split(observed.guest_snapshot(True, "after"))
     assert files[4:7] == ["/a b/tlb_latency", "/a b/lock_waits", "/a b/counters"]
-    assert "/sys/fs/cgroup/pvsync-x-0/cpu.stat" in observed.host_snapshot(["x-0", "x-1"])
+    assert "/sys/fs/cgroup/pvsync-x-0/cpu.stat" in observed.host_snapshot({"x-0": "", "x-1": ""})
 
 
 def shell(command: str) -> str:
@@ -237,9 +254,10 @@ def shell(command: str) -> str:
 
 
 @pytest.mark.parametrize(("observe", "switched", "read"), [
-    ("locks", "10", ["lock_waits", "counters"]),
-    ("tlb", "01", ["tlb_latency", "counters"]),
-    (True, "11", ["tlb_latency", "lock_waits", "counters"]),
+    ("locks", "100", ["lock_waits", "counters"]),
+    ("tlb", "010", ["tlb_latency", "counters"]),
+    ("ecs", "001", ["counters"]),
+    (True, "111", ["tlb_latency", "lock_waits", "counters"]),
 ])
 def test_what_is_observed_is_switched_on_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, observe: Observe, switched: str,
@@ -248,15 +266,33 @@ def test_what_is_observed_is_switched_on_and_read(
     folder = tmp_path / "debug fs"
     monkeypatch.setattr(observed, "DEBUGFS", str(folder))
     folder.mkdir()
-    for file in ("lock_stat", "tlb_stat", "lock_waits", "tlb_latency", "counters"):
+    switches = ("lock_stat", "tlb_stat", "park_stat")
+    for file in (*switches, "lock_waits", "tlb_latency", "counters"):
         (folder / file).write_text("0\n")
     shell(observed.switch_on(observe))
-    assert "".join((folder / f"{what}_stat").read_text()[0] for what in ("lock", "tlb")) == switched
+    assert "".join((folder / what).read_text()[0] for what in switches) == switched
     (folder / "tlb_latency").write_text("mechanism ipi\n")
-    for when, cleared in (("after", False), ("before", observe != "locks")):
+    for when, cleared in (("after", False), ("before", observe in ("tlb", True))):
         text = shell(observed.guest_snapshot(observe, when))
         assert observed.HEADING.findall(text) == [f"{folder}/{file}" for file in read]
         assert ((folder / "tlb_latency").read_text() == "0\n") is cleared
+
+
+def test_the_hosts_snapshot_has_each_vms_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "DEBUGFS", str(tmp_path / "pvsync"))
+    monkeypatch.setattr(observed, "CGROUPS", str(tmp_path / "groups"))
+    for file, text in (("pvsync/counters", "a 3\n"),
+                       ("groups/pvsync-x-1/cpu.stat", "usage_usec 7\n"),
+                       ("vm s/12-5/pvsync/counters", "a 1\n"),
+                       ("vm s/13-5/pvsync/counters", "a 2\nb 8\n")):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text(text)
+    folders = {f"x-{n}": str(tmp_path / f"vm s/{pid}-5") for n, pid in enumerate((12, 13, 14))}
+    seen = observed.parse(shell(f"{observed.host_snapshot(folders | {'x-3': ''})}; true"))
+    assert seen == Snapshot({"a": 3}, None, {"pvsync-x-1": 7},
+                            vms={"x-0": {"a": 1}, "x-1": {"a": 2, "b": 8}, "x-2": {}})
 
 
 def test_switching_on_fails_when_one_of_them_does(

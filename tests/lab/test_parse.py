@@ -28,6 +28,7 @@ def figure(workload: str, file: str, elapsed: float | None = None) -> parse.Figu
         ("dbench-tmpfs", "dbench-tmpfs.out", 1268.3),
         ("stress-futex", "stress-futex.out", 93938.23),
         ("stress-tlb", "stress-tlb.out", 1496.08),
+        ("web-server", "wrk.out", 24819.98),
         ("locktorture", "locktorture.out", 1842204),
         ("locktorture-long", "locktorture.out", 1842204),
     ],
@@ -43,6 +44,8 @@ def test_recorded_outputs(workload: str, file: str, value: float) -> None:
         ("hackbench", "hackbench-panic.out", "Kernel panic - not syncing: Fatal exception"),
         ("hackbench", "sysbench-threads.out", "no time in the output"),
         ("locktorture", "locktorture-failure.out", "no acquisitions in the output"),
+        ("web-server", "wrk-errors.out", "no requests in the output"),
+        ("web-server", "wrk-refused.out", "no requests in the output"),
     ],
 )
 def test_outputs_without_a_figure(workload: str, file: str, reason: str) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from lab import counters, paths, plots, report
+from lab import counters, observed, paths, plots, preemptions, report
 from lab.errors import UsageError
 from lab.model import Workload
 from lab.summary import Summary, load, summarize
@@ -236,6 +237,69 @@ def test_distributions_of_flush_times(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "distribution of the latency of remote TLB flushes at 3 VMs" in page
     assert page.count("<svg") == 5
+
+
+def preempted(label: str, vms: int) -> Counted:
+    """The same kinds in every VM, so many times as there are; tas is not told of."""
+    own = {f"preempt_{kind}": 3 * place for place, kind in enumerate(preemptions.KINDS)}
+    return Counted(host={} if label == "tas" else {kind: vms * n for kind, n in own.items()})
+
+
+def test_preemptions_are_stacked_by_kind(tmp_path: Path) -> None:
+    made = Synthetic(("tas", "pmt"), vms=(1, 3), reps=2, boots=1, counted=preempted,
+                     observe="ecs", value=lambda scheme, vms, guest, rng: rng.choice((2.0, 3.0)))
+    summary = report.make(made.write(tmp_path))
+    svg = ET.fromstring((tmp_path / "plots/hackbench-preemptions.svg").read_text())
+    texts = {e.text or "" for e in svg.iter() if e.tag.endswith("}text")}
+    assert {"preemptions of vCPUs (1/s)", "1 VM", "3 VMs", "pmt", *preemptions.KINDS} <= texts
+    panels = drawn_by(summary)["hackbench-preemptions"].axes
+    for axes, vms in zip(panels, (1, 3), strict=True):
+        bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)
+                and bar.get_height() and round(bar.get_x() + 0.35) == 1]
+        seen = summary.cell("pmt", "hackbench", vms).observed
+        assert seen and seen.preemptions
+        heights = [number for number in seen.preemptions[0].kinds.values() if number]
+        assert [bar.get_height() for bar in bars] == pytest.approx(heights)
+        bottoms = np.concatenate([[0], np.cumsum(heights)[:-1]])
+        assert [bar.get_y() for bar in bars] == pytest.approx(bottoms.tolist())
+        assert len({bar.get_facecolor() for bar in bars}) == len(bars) == 8
+        runs = [one.per_s for one in map(observed.preempted, summary.results.observations(
+            "pmt", "hackbench", vms))]
+        ends = [float(y) for y in np.asarray(axes.lines[0].get_ydata())]
+        assert ends == np.percentile(np.asarray(runs, dtype=float), [25, 75]).tolist()
+    assert "preemptions of vCPUs by what they were doing" in (tmp_path / "report.html").read_text()
+
+
+def windowed(label: str, vms: int) -> Counted:
+    """At 2 VMs the first one of pmt gets 3 ms more in every second window."""
+    more = 3000 if label == "pmt" else 0
+    return Counted(windows=((50_000 + more, *[50_000] * (vms - 1)), (50_000,) * vms) * 5)
+
+
+def test_windows_are_drawn_over_time(tmp_path: Path) -> None:
+    made = Synthetic(("tas", "pmt"), vms=(1, 2), reps=3, boots=1, counted=windowed, window_ms=100,
+                     value=lambda *_: 5.0)
+    summary = report.make(made.write(tmp_path))
+    svg = ET.fromstring((tmp_path / "plots/hackbench-windows.svg").read_text())
+    texts = {e.text or "" for e in svg.iter() if e.tag.endswith("}text")}
+    assert {"so far (ms)", "in a window (ms)", "time from the start (s)", "tas", "pmt"} <= texts
+    upper, lower = drawn_by(summary)["hackbench-windows"].axes
+    lines = [{str(line.get_label()): line for line in axes.lines} for axes in (upper, lower)]
+    y = [np.asarray(found["pmt"].get_ydata()).tolist() for found in lines]
+    assert y[0] == pytest.approx([3, 3, 6, 6, 9, 9, 12, 12, 15, 15])
+    assert y[1] == pytest.approx([3, 0] * 5)
+    assert np.asarray(lines[0]["tas"].get_ydata()).tolist() == pytest.approx([0] * 10)
+    assert np.asarray(lines[0]["pmt"].get_xdata()).tolist() == pytest.approx(
+        [n / 10 for n in range(1, 11)])
+    assert "in windows of 100 ms" in (tmp_path / "report.html").read_text()
+
+
+def test_other_arguments_of_the_other_guests_are_told(tmp_path: Path) -> None:
+    for name, own, words in (("stock", (), "(others: stock)"),
+                             ("own", ("pvsync.ecs=free",), "(others: pvsync.ecs=free )")):
+        report.make(Synthetic(reps=1, boots=1, neighbour=own).write(tmp_path / name))
+        page = (tmp_path / name / "report.html").read_text()
+        assert " ".join(re.sub(r"<[^>]+>", " ", page).split()).count(words) == 2
 
 
 def test_observed_without_any_counter(tmp_path: Path) -> None:

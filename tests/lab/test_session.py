@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The whole path from plan to records, with real hostd and machines that are fakes."""
 
+import asyncio
 import json
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
 import pytest
 
-from lab import images, observed, records
+from lab import images, observed, records, windows
 from lab.errors import UsageError
-from lab.machine import HostSpec, Machine
+from lab.machine import HOSTD, HostSpec, Machine
 from lab.model import Experiment, Scheme, Workload
 from lab.progress import Silent
 from lab.runner import Options, Runner, _alone, _manifest
@@ -95,6 +99,73 @@ def test_neighbours_run_another_command(spec: HostSpec, tmp_path: Path) -> None:
     run = records.runs(tmp_path)[-1]
     said = [(tmp_path / guest.output).read_text() for guest in run.guests]
     assert said == ["Time: 1.5\n", "load\n"]
+
+
+def test_the_other_guests_have_other_arguments(spec: HostSpec, tmp_path: Path) -> None:
+    what = experiment(vms=(2,), repeats=5)
+    what = replace(what, schemes=(replace(
+        what.schemes[0], guest=("pvsync.ecs=count",), neighbour=("mine=1",)),))
+    assert go(what, spec, tmp_path)
+    asked = [line for line in (tmp_path / "boots/0/host-control.log").read_text().splitlines()
+             if '"op": "start"' in line]
+    assert len(asked) == 2
+    own, other = sorted(asked, key=lambda line: '"good-1"' in line)
+    assert "pvsync.ecs=count" in own and "mine=1" not in own
+    assert "mine=1" in other and "pvsync.ecs" not in other
+
+
+def test_windows_of_a_run(spec: HostSpec, tmp_path: Path, kernel: Path) -> None:
+    for number, guest in enumerate(("a-0", "a-1")):
+        (kernel / f"pvsync-{guest}").mkdir()
+        (kernel / f"pvsync-{guest}" / "cpu.stat").write_text(f"user_usec 3\nusage_usec {number}2\n")
+    what = replace(experiment(a="", repeats=5), window_ms=20)
+    assert go(what, spec, tmp_path)
+    run = records.runs(tmp_path)[-1]
+    text = (tmp_path / "raw" / run.id / windows.FILE).read_text()
+    head, *rows = (line.split() for line in text.splitlines())
+    assert head == ["seconds", *(f"a-{n}:{what}" for n in (0, 1)
+                                 for what in (windows.USED, windows.GRANTED))]
+    assert {tuple(row[1:]) for row in rows} == {("2", "-", "12", "-")}
+    times = [float(row[0]) for row in rows]
+    lengths = [new - old for old, new in pairwise(times)]
+    assert len(rows) >= 8 and median(lengths) == pytest.approx(0.02, abs=0.005)
+    ends = [guest.ended for guest in run.guests if guest.ended]
+    assert times[0] <= min(guest.began or 0 for guest in run.guests) + 0.2 < max(ends)
+    assert times[-1] <= max(ends) + 0.2
+    seen = windows.parse(text, run)
+    assert seen and len(seen.times) >= 5
+    assert sorted(file.name for file in (tmp_path / "raw" / run.id).iterdir()) == [
+        "a-0.out", "a-1.out", windows.FILE]
+
+
+class SlowGuest:
+    """Stands for a guest in hostd; takes its time to stop."""
+
+    name = "g"
+
+    def send(self, *words: str) -> None:
+        pass
+
+    async def expect(self, verb: str, ident: str) -> tuple[float, list[str]]:
+        await asyncio.sleep(0.5 if verb == "stopped" else 0.1)
+        return time.monotonic(), ["0", "0"]
+
+    async def output(self, ident: str) -> str:
+        return ""
+
+
+def test_nothing_is_noted_once_the_guests_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("other 1\nwanted 12\nlast 3\n")
+    daemon: Any = runpy.run_path(str(HOSTD))["Daemon"](tmp_path)
+    daemon.guests["g"] = SlowGuest()
+    files = [[str(tmp_path / "file"), name] for name in ("wanted", "last", "missing")]
+    files.append([str(tmp_path / "none"), "wanted"])
+    watch = {"files": files, "interval": 0.02}
+    answer = asyncio.run(daemon.op_round(["g"], "t", "true", 5, watch=watch))
+    times = [one[0] for one in answer["samples"]]
+    assert all(one[1:] == [12, 3, None, None] for one in answer["samples"])
+    assert len(times) > 3 and times[-1] <= answer["guests"]["g"]["ended"] + 0.1
+    assert asyncio.run(daemon.op_round(["g"], "t", "true", 5))["samples"] == []
 
 
 def test_a_vm_without_settings_of_its_own(spec: HostSpec, tmp_path: Path) -> None:

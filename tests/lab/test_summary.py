@@ -3,6 +3,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,7 @@ def test_observed_cells(tmp_path: Path) -> None:
         "waits": [[7, 8 * 2, 8 * 200]],
         "host": {"spin_events": 4 * 9},
         "share_deviation": pytest.approx(0.5),
-        "flushes": None,
+        "flushes": None, "preemptions": None, "windows": None,
     }
     assert cells["b", 3]["host"] == {"spin_events": 3 * 9}
     assert cells["a", 1]["share_deviation"] is None and cells["a", 1]["host"] == {}
@@ -244,6 +245,72 @@ def test_a_lost_snapshot_makes_flush_times_unknown(tmp_path: Path) -> None:
     summary = summarize(load(directory))
     seen = {vms: summary.cell("a", "hackbench", vms).observed for vms in (1, 2)}
     assert seen[2] and seen[2].flushes is None and seen[1] and seen[1].flushes
+
+
+def preempted(scheme: str, vms: int) -> Counted:
+    """The first VM is in sections and the others in user mode; `a` puts nothing off."""
+    first = {"preempt_lock": 6, "extend_granted": 0}
+    if scheme == "b":
+        first = {"preempt_lock": 2, "extend_granted": 8, "extend_avoided": 6, "extend_ns": 400_000}
+    names = dict.fromkeys(("preempt_irq", "preempt_lock", "preempt_reader", "preempt_rcu",
+                           "preempt_mutex", "preempt_waiter", "preempt_kernel", "preempt_user",
+                           "preempt_unknown", "extend_granted", "extend_avoided", "extend_ns"), 0)
+    own = (names | first, *(names | {"preempt_user": 4} for _ in range(vms - 1)))
+    return Counted(host={name: sum(one[name] for one in own) for name in names}, vms=own,
+                   usec=(1_000_000,) * vms)
+
+
+def test_preemptions_of_all_vms_and_where_they_differ(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), vms=(1, 2), reps=2, boots=1, value=lambda *_: 2.0,
+                     counted=preempted, observe="ecs", neighbour=())
+    document = json.loads(as_json(summary_of(made, tmp_path)))
+    cells = {(c["scheme"], c["vms"]): c["observed"]["preemptions"] for c in document["cells"]}
+    kinds = dict.fromkeys(("irq", "lock", "reader", "rcu", "mutex", "waiter", "kernel", "user",
+                           "unknown"), 0)
+    assert cells["a", 2] == [{"vms": "all", "per_s": 5, "kinds": kinds | {"lock": 3, "user": 2},
+                              "avoided": 0, "granted_per_s": 0, "us_per_grant": None,
+                              "borrowed": 0}]
+    assert cells["b", 2] == [
+        {"vms": "all", "per_s": 3, "kinds": kinds | {"lock": 1, "user": 2}, "avoided": 0.75,
+         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0002},
+        {"vms": "first", "per_s": 1, "kinds": kinds | {"lock": 1}, "avoided": 0.75,
+         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0004},
+        {"vms": "others", "per_s": 2, "kinds": kinds | {"user": 2}, "avoided": None,
+         "granted_per_s": 0, "us_per_grant": None, "borrowed": 0}]
+    assert [one["vms"] for one in cells["b", 1]] == ["all"]
+
+
+def test_vms_with_other_commands_are_told_apart_too(tmp_path: Path) -> None:
+    made = Synthetic(("a",), replace(HACKBENCH, neighbour="true"), vms=(2,), reps=1, boots=1,
+                     counted=preempted)
+    seen = summary_of(made, tmp_path).cells[0].observed
+    assert seen and seen.preemptions
+    assert [one.vms for one in seen.preemptions] == ["all", "first", "others"]
+
+
+def windowed(scheme: str, vms: int) -> Counted:
+    """5 windows, in each of which the first VM gets 2 ms more."""
+    return Counted(windows=((52_000, *[50_000] * (vms - 1)),) * 5, granted=3)
+
+
+@pytest.mark.parametrize("observe", [True, False])
+def test_windows(tmp_path: Path, observe: bool) -> None:
+    made = Synthetic(("a",), vms=(1, 2), reps=2, boots=1, value=lambda *_: 2.0, counted=windowed,
+                     window_ms=100, observe=observe)
+    document = json.loads(as_json(summary_of(made, tmp_path)))
+    seen = {cell["vms"]: cell["observed"]["windows"] for cell in document["cells"]}
+    assert seen[1] is None
+    assert seen[2] == {
+        "number": 5, "seconds": pytest.approx(0.5), "mean_ms": pytest.approx(2),
+        "most_ms": pytest.approx(2), "end_ms": pytest.approx(10), "end": pytest.approx(10 / 255),
+        "worst": pytest.approx(10 / 255), "granted": 6}
+
+
+def test_windows_are_those_in_which_all_were_measured(tmp_path: Path) -> None:
+    made = Synthetic(("a",), vms=(2,), reps=1, boots=1, counted=windowed, window_ms=100,
+                     value=lambda scheme, vms, guest, rng: 0.35 if guest else 0.9)
+    seen = summary_of(made, tmp_path).cells[0].observed
+    assert seen and seen.windows and seen.windows.number == 3
 
 
 def test_observed_is_null_unless_it_was(tmp_path: Path) -> None:

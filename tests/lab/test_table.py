@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lab import table
+from lab import preemptions, table
 from lab.model import BootRecord, Observe, Paper
 from lab.summary import load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
@@ -195,6 +196,80 @@ def test_what_the_host_did_about_flushes(tmp_path: Path) -> None:
         "kvmtlb", "1", "10.0", "1.00", "10.0", "20.0", "30.0", "40.0", "50.0", "6.00", "7.00", "0",
         "20.0", "0.0100"]
     assert "about spinning vCPUs" not in text
+
+
+def preempted(label: str, vms: int) -> Counted:
+    """stock says nothing; the others are preempted with a lock, and ecs extends. All park."""
+    host = {f"preempt_{kind}": 0 for kind in preemptions.KINDS} | {
+        "extend_granted": 0, "extend_avoided": 0, "extend_expired": 0, "extend_returned": 0,
+        "extend_denied": 0, "extend_capped": 0, "extend_ns": 0}
+    host |= {"stock": {"preempt_unknown": 20 * vms, "preempt_user": 4},
+             "watch": {"preempt_lock": 10},
+             "ecs": {"preempt_lock": 2, "preempt_waiter": 6, "extend_granted": 40,
+                     "extend_avoided": 38, "extend_expired": 2, "extend_returned": 30,
+                     "extend_denied": 1, "extend_capped": 3, "extend_ns": 2_000_000}}[label]
+    guest = {"park_slept": 10, "park_spun": 30 if label == "ecs" else 0, "park_wakeups": 5,
+             "park_wakeup_ns": 100_000}
+    return Counted(guest, {}, host, (1_000_000,) * vms, vms=(host, *[host] * (vms - 1)))
+
+
+def ecs_text(directory: Path, **more: Any) -> str:
+    made = Synthetic(("stock", "watch", "ecs"), vms=(1, 2), reps=2, boots=1, counted=preempted,
+                     observe="ecs", value=lambda *_: 2.0, **more)
+    return text_of(made, directory)
+
+
+def table_rows(text: str, title: str) -> list[str]:
+    """Head, rule and rows of a table, with single spaces."""
+    part = text.partition(title)[2].partition("hackbench:")[0]
+    return [" ".join(row.split()) for row in part.splitlines()[2:]]
+
+
+def test_why_vcpus_were_preempted(tmp_path: Path) -> None:
+    text = ecs_text(tmp_path)
+    head, _, *rows = table_rows(text, "hackbench: why vCPUs were preempted (1/s)")
+    assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex waiter kernel user"
+                    " unknown avoided % granted/s us/grant borrowed %")
+    assert rows[:6] == [
+        "stock 1 all 12.0 0 0 0 0 0 0 0 2.00 10.0 - 0 - 0",
+        "stock 2 all 22.0 0 0 0 0 0 0 0 2.00 20.0 - 0 - 0",
+        "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 - 0",
+        "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 - 0",
+        "ecs 1 all 4.00 0 1.00 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.200",
+        "ecs 2 all 4.00 0 1.00 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.100"]
+    assert "unknown: in the kernel of a guest that does not say" in " ".join(text.split())
+    host = table_rows(text, "what the host did about preemptions in critical sections")
+    assert "ecs 2 40.0 95.0 75.0 5.00 1.00 3.00" in host
+    waits = table_rows(text, "hackbench: waits for mutexes and rwsems")
+    assert {"ecs 2 40.0 25.0 20.0", "watch 2 10.0 100 20.0"} < set(waits)
+    assert "timed the wake-ups of waiters for mutexes and rwsems" in " ".join(text.split())
+    assert "in windows of" not in text and "\u2026" not in text
+
+
+def test_vms_that_differ_have_rows_of_their_own(tmp_path: Path) -> None:
+    rows = table_rows(ecs_text(tmp_path, neighbour=()), "why vCPUs were preempted (1/s)")
+    names = [" ".join(row.split()[:3]) for row in rows]
+    assert [name for name in names if name.startswith(("ecs ", "stock 2"))] == [
+        "stock 2 all", "ecs 1 all", "ecs 2 all", "ecs 2 first", "ecs 2 others"]
+
+
+def test_a_kernel_that_does_not_park_timed_nothing(tmp_path: Path) -> None:
+    text = " ".join(flush_text(tmp_path, None, observe=True).split())
+    assert "timed their remote TLB flushes" in text and "wake-ups" not in text
+    assert "why vCPUs were preempted" not in text and "waits for mutexes" not in text
+
+
+def test_windows(tmp_path: Path) -> None:
+    def counted(label: str, vms: int) -> Counted:
+        less = 0 if label == "tas" else 1000
+        return Counted(windows=((50_000 - less, 50_000),) * 20, granted=2)
+
+    made = Synthetic(("tas", "pmt"), vms=(2,), reps=2, boots=1, counted=counted, window_ms=100,
+                     value=lambda *_: 2.5)
+    text = text_of(made, tmp_path)
+    title = "CPU time of the first VM less that of the others, in windows of 100 ms"
+    assert [row for row in table_rows(text, title) if row.startswith(("tas", "pmt"))] == [
+        "tas 2 20.0 2.00 0 0 0 0 0 4.00", "pmt 2 20.0 2.00 1.00 1.00 -20.0 -2.02 -2.02 4.00"]
 
 
 @pytest.mark.parametrize(("observe", "words"), [

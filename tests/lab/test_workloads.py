@@ -264,6 +264,57 @@ def test_loop_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+# kernel-loop
+
+WORK = {"mmap": ("mmap-writer", "mappings"), "fault": ("fault-reader", "faults"),
+        "pread": ("pread-loop", "reads")}
+
+
+@pytest.mark.parametrize("mode", WORK)
+def test_kernel_loop_counts_the_work_of_all_threads(build: Build, mode: str) -> None:
+    workload, what = WORK[mode]
+    output = good(build("kernel-loop"), "-m", mode, "-S", "0.25", "-t", "9")
+    number_of, rate = number(output, what), number(output, f"{what}/s")
+    assert 0.24 < number_of / rate < 1.5
+    assert figure(workload, output) == rate
+    command = config.workloads()[workload].command
+    assert f"-m {mode} " in command
+    pages = 1 if mode == "mmap" else 8
+    few = good(build("kernel-loop"), "-m", mode, "-S", "0.05", "-t", "1", "-p", "8")
+    assert number(few, what) % pages == 0 and number(few, what) > pages
+
+
+@pytest.mark.parametrize(("mode", "least"), [("mmap", 50), ("fault", 1), ("pread", 0)])
+def test_kernel_loop_touches_fresh_pages(build: Build, mode: str, least: int) -> None:
+    """A fault for each page of each mapping, one for each that is counted, or hardly any."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+    output = good(build("kernel-loop"), "-m", mode, "-S", "0.2", "-p", "50", "-t", "2")
+    taken = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+    counted = number(output, WORK[mode][1])
+    assert taken >= least * counted
+    assert taken <= least * counted + 500 and counted > 500
+
+
+def test_kernel_loop_checks_what_it_reads(build: Build) -> None:
+    broken = build("kernel-loop", *userland.CC, "-DCORRUPT_FILE")
+    done = run(broken, "-m", "pread", "-S", "0.1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(": what was read is not what was written\n")
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ((), "-m is missing"), (("-m",), "-m needs an argument"),
+    (("-m", "x"), "there is no mode 'x'"), (("-m", "mmap", "-S", "0"), "-S needs seconds"),
+    (("-m", "mmap", "-t", "0"), "-t needs a whole number from 1 to 4096"),
+    (("-m", "fault", "-p", "0"), "-p needs a whole number from 1 to 65536"),
+    (("-m", "pread", "more"), "'more' is too much"), (("-q",), "there is no option -q"),
+])
+def test_kernel_loop_wrong_options(build: Build, options: tuple[str, ...], message: str) -> None:
+    done = run(build("kernel-loop"), *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
 # tlb-checker
 
 VARIANTS = ("swap", "unmap", "mremap", "mprotect", "dontneed")
@@ -329,6 +380,8 @@ def test_programs_under_sanitizers(build: Build, sanitizer: str) -> None:
     good(build("dedup-like", *flags), "-c", "200", "-t", "3")
     for mode in LOOPS:
         good(build("tlb-loop", *flags), "-m", mode, "-S", "0.05")
+    for mode in WORK:
+        good(build("kernel-loop", *flags), "-m", mode, "-S", "0.05", "-t", "3")
     if sanitizer != "thread":   # to which mmap() over memory in use is a race, as is meant here
         good(build("tlb-checker", *flags), "-S", "0.2", "-t", "3")
 
@@ -395,3 +448,59 @@ def test_compile_setup_gives_the_same_sources(compile_here: Workload, tmp_path: 
     assert shell(compile_here.command).returncode == 0
     assert shell(compile_here.setup).returncode == 0
     assert sources() == first
+
+
+# web-server
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def web_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
+    """web-server in a folder of the test; its programs only note how they were called."""
+    (tmp_path / "bin").mkdir()
+    for name, script in (("ip", ""), ("apache2", f"echo it is broken >>{tmp_path}/web/errors\n"),
+                         ("wrk", f"cat {tmp_path}/said\n")):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/called\n{script}')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    text = (config.WORKLOADS / "web-server.toml").read_text()
+    for old, new in (("/tmp/web-server", f"{tmp_path}/web"),
+                     ("/sys/fs/cgroup/cgroup.procs", f"{tmp_path}/procs")):
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "web-server.toml").write_text(text)
+    return config.workloads(tmp_path)["web-server"]
+
+
+def test_web_server_is_set_up(web_here: Workload, tmp_path: Path) -> None:
+    (tmp_path / "said").write_text((DATA / "wrk.out").read_text())
+    assert shell(web_here.setup).returncode == 0
+    called = (tmp_path / "called").read_text().splitlines()
+    assert called[:2] == ["ip link set lo up", f"apache2 -f {tmp_path}/web/config -k start"]
+    assert len(called) == 3
+    assert len((tmp_path / "web/pages/page").read_bytes()) == 300
+    assert (tmp_path / "procs").read_text().strip().isdecimal()
+    listed = (tmp_path / "web/config").read_text().split()
+    assert f"{tmp_path}/web/pages" in listed and "127.0.0.1:80" in listed
+    done = shell(web_here.command)
+    assert figure("web-server", done.stdout) == 24819.98
+    cpus = len(os.sched_getaffinity(0))
+    assert (tmp_path / "called").read_text().splitlines()[3] == (
+        f"wrk -t {cpus} -c {4 * cpus} -d 4s --timeout 600s http://127.0.0.1:80/page")
+
+
+@pytest.mark.parametrize("said", ["wrk-errors.out", "wrk-refused.out"])
+def test_web_server_that_does_not_serve(web_here: Workload, tmp_path: Path, said: str) -> None:
+    (tmp_path / "said").write_text((DATA / said).read_text())
+    done = shell(web_here.setup)
+    assert done.returncode == 1 and done.stdout.endswith("it is broken\n")
+    assert (tmp_path / "called").read_text().count("wrk ") == 30
+
+
+def test_web_server_without_a_device(web_here: Workload, tmp_path: Path) -> None:
+    (tmp_path / "bin/ip").write_text("#!/bin/sh\necho no such device >&2; exit 2\n")
+    done = shell(web_here.setup)
+    assert (done.returncode, done.stderr) == (2, "no such device\n")
+    assert not (tmp_path / "called").exists()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Why vCPUs lost their CPUs: figures of the host's counters `preempt_*` and `extend_*`.
+
+The counters are what was added in some time; what a kernel does not have, or
+what is unknown, is missing or None, and so is every figure of it.
+"""
+
+from collections.abc import Mapping
+
+from lab.counters import add, ratio
+from lab.model import Preemptions, Which
+
+SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
+"""Kinds that are inside a critical section."""
+KINDS = (*SECTIONS, "waiter", "kernel", "user", "unknown")
+"""What vCPUs did that were preempted, each a counter `preempt_KIND`."""
+COUNTERS = ("preempt_", "extend_")
+"""How the names of the counters begin."""
+
+Counts = Mapping[str, int | None]
+"""Counter to what was added."""
+
+
+def are_counted(count: Counts) -> bool:
+    """Whether the kernel has these counters at all."""
+    return any(name.startswith(COUNTERS) for name in count)
+
+
+def kinds(count: Counts) -> dict[str, int | None]:
+    """Preemptions of each kind."""
+    return {kind: count.get(f"preempt_{kind}") for kind in KINDS}
+
+
+def avoided(count: Counts) -> float | None:
+    """Share of the preemptions inside a section that the vCPU had left it before, 0 to 1."""
+    late = count.get("extend_avoided")
+    return ratio(late, add([late, *(count.get(f"preempt_{kind}") for kind in SECTIONS)]))
+
+
+def figures(count: Counts, seconds: float, cpu_s: float | None = None,
+            vms: Which = "all") -> Preemptions:
+    """Those of some time: its length, and the CPU time that the VMs got in it."""
+    granted, extra_ns = count.get("extend_granted"), count.get("extend_ns")
+    return Preemptions(
+        vms=vms,
+        per_s=ratio(add(kinds(count).values()), seconds),
+        kinds={kind: ratio(number, seconds) for kind, number in kinds(count).items()},
+        avoided=avoided(count),
+        granted_per_s=ratio(granted, seconds),
+        us_per_grant=ratio(extra_ns, None if granted is None else 1e3 * granted),
+        borrowed=ratio(extra_ns, None if cpu_s is None else 1e9 * cpu_s),
+    )

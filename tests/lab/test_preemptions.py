@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Why vCPUs lost their CPUs: figures by values computed by hand."""
+
+import pytest
+
+from lab import counters, observed, preemptions
+from lab.model import Preemptions
+from lab.observed import Observation
+
+COUNT: dict[str, int | None] = {
+    "preempt_irq": 1, "preempt_lock": 2, "preempt_reader": 3, "preempt_rcu": 4, "preempt_mutex": 5,
+    "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8, "preempt_unknown": 9,
+    "preempt_yielded": 100, "extend_granted": 50, "extend_avoided": 45, "extend_expired": 3,
+    "extend_returned": 40, "extend_denied": 2, "extend_capped": 1, "extend_ns": 4_000_000}
+
+
+def test_the_kernel_counts_what_is_shown() -> None:
+    """The names are those of the kernel's list, and every kind of it is shown."""
+    listed = counters.descriptions()
+    kinds = {name.removeprefix("preempt_") for name in listed if name.startswith("preempt_")}
+    assert kinds == {*preemptions.KINDS, "yielded"}
+    assert set(COUNT) == {name for name in listed if name.startswith(preemptions.COUNTERS)}
+
+
+def test_figures() -> None:
+    seen = preemptions.figures(COUNT, 5.0, 2.0)
+    assert seen == Preemptions(
+        vms="all", per_s=45 / 5,
+        kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "waiter": 1.2,
+               "kernel": 1.4, "user": 1.6, "unknown": 1.8},
+        avoided=45 / 60, granted_per_s=10, us_per_grant=80, borrowed=0.002)
+    assert preemptions.figures(COUNT, 5.0).borrowed is None
+    assert preemptions.are_counted(COUNT) and not preemptions.are_counted({"tlb_calls": 1})
+
+
+def test_nothing_happened_is_not_unknown() -> None:
+    seen = preemptions.figures(dict.fromkeys(COUNT, 0), 5.0, 2.0)
+    assert (seen.per_s, seen.granted_per_s, seen.borrowed) == (0, 0, 0)
+    assert seen.avoided is None and seen.us_per_grant is None
+    all_late = preemptions.figures(COUNT | {"extend_avoided": 0}, 5.0)
+    assert all_late.avoided == 0
+
+
+@pytest.mark.parametrize(("lost", "unknown"), [
+    ("preempt_lock", {"per_s", "avoided"}), ("preempt_user", {"per_s"}),
+    ("extend_avoided", {"avoided"}), ("extend_granted", {"granted_per_s", "us_per_grant"}),
+    ("extend_ns", {"us_per_grant", "borrowed"}), ("preempt_yielded", set()),
+])
+def test_what_is_unknown_makes_its_figures_unknown(lost: str, unknown: set[str]) -> None:
+    for count in ({**COUNT, lost: None}, {name: n for name, n in COUNT.items() if name != lost}):
+        seen = vars(preemptions.figures(count, 5.0, 2.0))
+        assert {name for name, value in seen.items() if value is None} == unknown
+        assert {f"preempt_{kind}" for kind, value in seen["kinds"].items() if value is None} == (
+            {lost} & {f"preempt_{kind}" for kind in preemptions.KINDS})
+
+
+def run_of(*vms: dict[str, int | None], cpu_s: tuple[float | None, ...]) -> Observation:
+    return Observation((), observed.total(vms), cpu_s, 4.0, 2.0, (), vms)
+
+
+def test_all_vms_the_first_and_the_others() -> None:
+    twice: dict[str, int | None] = {name: 2 * (number or 0) for name, number in COUNT.items()}
+    seen = run_of(COUNT, twice, twice, cpu_s=(1.0, 2.0, 3.0))
+    figures = [observed.preempted(seen, vms) for vms in ("all", "first", "others")]
+    assert [one.vms for one in figures] == ["all", "first", "others"]
+    assert [one.per_s for one in figures] == [225 / 2, 45 / 2, 180 / 2]
+    assert [one.borrowed for one in figures] == pytest.approx([0.02 / 6, 0.004, 0.016 / 5])
+    unknown = [observed.preempted(run_of(COUNT, {}, cpu_s=(1.0, None)), vms)
+               for vms in ("all", "first", "others")]
+    assert [one.per_s for one in unknown] == [None, 45 / 2, None]
+    assert [one.borrowed for one in unknown] == [None, 0.004, None]
+    assert observed.preempted(run_of(COUNT, COUNT, cpu_s=(1.0, None))).borrowed is None
+
+
+def test_medians_are_of_the_runs_that_know() -> None:
+    runs = [preemptions.figures(COUNT, 5.0 * n, 2.0) for n in (1, 2, 5)]
+    runs.append(preemptions.figures({"preempt_irq": 70}, 1.0))
+    seen = observed.medians(runs)
+    assert (seen.vms, seen.per_s, seen.granted_per_s) == ("all", 4.5, 5)
+    assert [seen.kinds["irq"], seen.kinds["user"]] == pytest.approx([0.15, 0.8])
+    assert observed.medians(runs[3:]).per_s is None
+
+
+def test_extensions_and_parking() -> None:
+    seen = run_of(COUNT, cpu_s=(1.0,))
+    named = dict(zip(observed.EXTEND_FIGURES, observed.extend_figures(seen), strict=True))
+    assert named == {"granted": 50, "in time %": 90, "returned %": 80, "expired %": 6, "denied": 2,
+                     "capped": 1}
+    parked = {"park_slept": 30, "park_spun": 10, "park_wakeups": 20, "park_wakeup_ns": 900_000}
+    guests = tuple(observed.Change({**parked}, None, {}) for _ in range(2))
+    both = Observation(guests, {}, (), 4.0, 2.0, ())
+    assert observed.park_figures(both) == (40, 75, 45)
+    untimed = Observation((observed.Change({**parked, "park_wakeups": 0}, None, {}),), {}, (),
+                          4.0, 2.0, ())
+    assert observed.park_figures(untimed) == (20, 75, None)
+    nothing = Observation((), {}, (), 4.0, 2.0, ())
+    assert observed.park_figures(nothing) == (None,) * 3
+    assert observed.extend_figures(nothing) == (None,) * 6
