@@ -17,6 +17,10 @@ OBJECTS = (
     "arch/x86/kernel/hpet.o",
     "arch/x86/kernel/kvm.o",
     "arch/x86/mm/tlb.o",
+    "kernel/locking/mutex.o",
+    "kernel/locking/rwsem.o",
+    "kernel/rcu/tree.o",
+    "kernel/softirq.o",
     "kernel/sched/core.o",
     "kernel/sched/fair.o",
 )
@@ -26,7 +30,7 @@ KVM = "arch/x86/kvm/"
 KVM_OBJECTS = ("arch/x86/kvm/x86.o", "arch/x86/kvm/debugfs.o", "virt/kvm/kvm_main.o")
 """The same, in a folder that can only be built as a whole."""
 
-HOOKED = (OBJECTS[0], "kernel/sched/fair.o", "arch/x86/mm/tlb.o", *KVM_OBJECTS)
+HOOKED = (OBJECTS[0], "arch/x86/mm/tlb.o", *OBJECTS[-6:], *KVM_OBJECTS)
 """Those of them that differ when switched on."""
 
 

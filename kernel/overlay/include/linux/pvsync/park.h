@@ -33,7 +33,7 @@ static __always_inline void pvsync_park_waking(struct task_struct *task)
 
 #define pvsync_park()	schedule_preempt_disabled()
 
-static __always_inline void pvsync_park_waking(struct task_struct *task) { }
+#define pvsync_park_waking(task)	do { } while (0)
 
 #endif /* CONFIG_PVSYNC_PARK */
 
