@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab import config, parse, userland
-from lab.model import Workload
+from lab.model import Experiment, Workload
 
 OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")
 SANITIZERS = ("address", "thread", "undefined")
@@ -488,14 +488,25 @@ def test_web_server_is_set_up(web_here: Workload, tmp_path: Path) -> None:
     assert figure("web-server", done.stdout) == 24819.98
     cpus = len(os.sched_getaffinity(0))
     assert (tmp_path / "called").read_text().splitlines()[3] == (
-        f"wrk -t {cpus} -c {4 * cpus} -d 4s --timeout 600s http://127.0.0.1:80/page")
+        f"wrk -t {cpus} -c {4 * cpus} -d 4s --timeout 20s http://127.0.0.1:80/page")
+
+
+def test_web_server_leaves_memory_for_wrk() -> None:
+    web = config.workloads()["web-server"]
+    seconds = re.findall(r"wrk .* --timeout (\d+)s ", web.setup + web.command)
+    assert len(seconds) == 2
+    # 8 bytes for each microsecond, and the kernel refuses what is more than a guest has.
+    assert all(8 * int(one) * 10**6 < 0.75 * Experiment.guest_mem * 2**20 for one in seconds)
 
 
 @pytest.mark.parametrize("said", ["wrk-errors.out", "wrk-refused.out"])
 def test_web_server_that_does_not_serve(web_here: Workload, tmp_path: Path, said: str) -> None:
     (tmp_path / "said").write_text((DATA / said).read_text())
     done = shell(web_here.setup)
-    assert done.returncode == 1 and done.stdout.endswith("it is broken\n")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "it is broken"
+    assert lines[1:] == (DATA / said).read_text().splitlines()[-4:]
     assert (tmp_path / "called").read_text().count("wrk ") == 30
 
 
