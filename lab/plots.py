@@ -26,7 +26,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#5
 """Okabe and Ito's colours, told apart with any kind of colour vision; yellow left out."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 IDEAL = "#666666"
-KIND_COLOURS = dict(zip(preemptions.KINDS, (*PALETTE, "#bbbbbb"), strict=True))
+KIND_COLOURS = dict(zip(preemptions.KINDS, (*PALETTE, "#777777", "#bbbbbb"), strict=True))
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": ["DejaVu Sans", "sans-serif"],

@@ -11,8 +11,8 @@ from lab.counters import add, ratio
 from lab.model import Preemptions, Which
 
 SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
-"""Kinds that are inside a critical section."""
-KINDS = (*SECTIONS, "waiter", "kernel", "user", "unknown")
+"""Kinds that are inside a critical section and could leave it; `stuck` could not."""
+KINDS = (*SECTIONS, "stuck", "waiter", "kernel", "user", "unknown")
 """What vCPUs did that were preempted, each a counter `preempt_KIND`."""
 COUNTERS = ("preempt_", "extend_")
 """How the names of the counters begin."""
@@ -32,7 +32,7 @@ def kinds(count: Counts) -> dict[str, int | None]:
 
 
 def avoided(count: Counts) -> float | None:
-    """Share of the preemptions inside a section that the vCPU had left it before, 0 to 1."""
+    """Share of the preemptions inside a section, `SECTIONS`, put off until it was left, 0 to 1."""
     late = count.get("extend_avoided")
     return ratio(late, add([late, *(count.get(f"preempt_{kind}") for kind in SECTIONS)]))
 

@@ -235,9 +235,9 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
         ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
          "borrowed %"], body,
         ("Medians of the runs. irq: in a hard or soft interrupt; lock, reader, mutex: with such a"
-         " lock; rcu: as an RCU reader; waiter: awake, waiting for a lock; kernel: in none of"
-         " these; unknown: in the kernel of a guest that does not say. One in several sections is"
-         " of the first of these kinds.",
+         " lock; rcu: as an RCU reader; stuck: with a lock, but waiting for another or for other"
+         " vCPUs, awake, so not extended; waiter: the same without a lock; kernel: in none of"
+         " these; unknown: in the kernel of a guest that does not say.",
          "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."),
     )

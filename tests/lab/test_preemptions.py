@@ -9,7 +9,7 @@ from lab.observed import Observation
 
 COUNT: dict[str, int | None] = {
     "preempt_irq": 1, "preempt_lock": 2, "preempt_reader": 3, "preempt_rcu": 4, "preempt_mutex": 5,
-    "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8, "preempt_unknown": 9,
+    "preempt_stuck": 10, "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8, "preempt_unknown": 9,
     "preempt_yielded": 100, "extend_granted": 50, "extend_avoided": 45, "extend_expired": 3,
     "extend_returned": 40, "extend_denied": 2, "extend_capped": 1, "extend_ns": 4_000_000}
 
@@ -25,9 +25,9 @@ def test_the_kernel_counts_what_is_shown() -> None:
 def test_figures() -> None:
     seen = preemptions.figures(COUNT, 5.0, 2.0)
     assert seen == Preemptions(
-        vms="all", per_s=45 / 5,
-        kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "waiter": 1.2,
-               "kernel": 1.4, "user": 1.6, "unknown": 1.8},
+        vms="all", per_s=55 / 5,
+        kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "stuck": 2.0,
+               "waiter": 1.2, "kernel": 1.4, "user": 1.6, "unknown": 1.8},
         avoided=45 / 60, granted_per_s=10, us_per_grant=80, borrowed=0.002)
     assert preemptions.figures(COUNT, 5.0).borrowed is None
     assert preemptions.are_counted(COUNT) and not preemptions.are_counted({"tlb_calls": 1})

@@ -228,15 +228,15 @@ def table_rows(text: str, title: str) -> list[str]:
 def test_why_vcpus_were_preempted(tmp_path: Path) -> None:
     text = ecs_text(tmp_path)
     head, _, *rows = table_rows(text, "hackbench: why vCPUs were preempted (1/s)")
-    assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex waiter kernel user"
+    assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex stuck waiter kernel user"
                     " unknown avoided % granted/s us/grant borrowed %")
     assert rows[:6] == [
-        "stock 1 all 12.0 0 0 0 0 0 0 0 2.00 10.0 - 0 - 0",
-        "stock 2 all 22.0 0 0 0 0 0 0 0 2.00 20.0 - 0 - 0",
-        "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 - 0",
-        "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 - 0",
-        "ecs 1 all 4.00 0 1.00 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.200",
-        "ecs 2 all 4.00 0 1.00 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.100"]
+        "stock 1 all 12.0 0 0 0 0 0 0 0 0 2.00 10.0 - 0 - 0",
+        "stock 2 all 22.0 0 0 0 0 0 0 0 0 2.00 20.0 - 0 - 0",
+        "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 0 - 0",
+        "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 0 - 0",
+        "ecs 1 all 4.00 0 1.00 0 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.200",
+        "ecs 2 all 4.00 0 1.00 0 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.100"]
     assert "unknown: in the kernel of a guest that does not say" in " ".join(text.split())
     host = table_rows(text, "what the host did about preemptions in critical sections")
     assert "ecs 2 40.0 95.0 75.0 5.00 1.00 3.00" in host

@@ -8,7 +8,7 @@
  *   off	nothing
  *   count	each section counts itself in the record while it lasts
  *   free	the host reads what the kernel maintains anyway; no section has an
- *		instruction more
+ *		instruction more, only waits have
  *
  * What is a section, and to whom:
  *
@@ -25,7 +25,9 @@
  *   NMIs			no			preempt count
  *   disabled preemption or
  *   soft interrupts alone	no			preempt count
- *   waits for spinlocks	SPINNER: no section	preempt count, like owners
+ *   waits for spinlocks	SPINNER: no section	SPINNER: no section
+ *   waits for other CPUs to
+ *   run a function		SPINNER: no section	SPINNER: no section
  *   waits for rwlocks		SPINNER, or LOCK: the	preempt count, like owners
  *				first has a spinlock
  *   waits for mutexes and
@@ -51,6 +53,11 @@
  *    is a CPU that this task runs on, and its word is that of this task.
  *  - The host changes the words while the vCPU does not run, so never within an
  *    instruction, and BORROWED only.
+ *
+ * Who waits is in no section, whatever it has locked: it goes on no sooner for being
+ * left its CPU, and what it waits for may need that CPU. Interrupts on top of a wait are
+ * sections. Many waits with a lock are for translations to be flushed: munmap() waits
+ * for other CPUs with mmap_lock, and what it waits longest for is a vCPU without a CPU.
  *
  * A lock that is got and not yet counted, or counted and released: some instructions
  * in which the host knows too little, or too much. Nothing but a chance is lost.
@@ -122,6 +129,7 @@
 #include "counters.h"
 #include "ecs.h"
 #include "guest.h"
+#include "locks.h"
 
 DEFINE_PER_CPU_ALIGNED(struct pvsync_ecs, pvsync_ecs);
 EXPORT_PER_CPU_SYMBOL_GPL(pvsync_ecs);
@@ -158,6 +166,43 @@ void __pvsync_ecs_reschedule(void)
 	if (this_cpu_read(pvsync_ecs.borrowed) && !rcu_preempt_depth())
 		give_back();
 }
+
+#ifdef CONFIG_PARAVIRT_SPINLOCKS
+
+/* With free, what a contended spinlock called before its waits were announced. */
+static slowpath_fn spin_slowpath __ro_after_init;
+
+static void notrace announced_spin(struct qspinlock *lock, u32 val)
+{
+	this_cpu_add(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+	spin_slowpath(lock, val);
+	this_cpu_sub(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+}
+
+/**
+ * pvsync_spin_slowpath - what a contended spinlock calls, announced or not
+ *
+ * Context: boot.
+ */
+slowpath_fn __init pvsync_spin_slowpath(void)
+{
+	return spin_slowpath ?: pv_ops.lock.queued_spin_lock_slowpath;
+}
+
+/* Context: one CPU, before alternatives turn it into a direct call. */
+static void __init announce_spins(bool on)
+{
+	slowpath_fn plain = pvsync_spin_slowpath();
+
+	spin_slowpath = on ? plain : NULL;
+	pv_ops.lock.queued_spin_lock_slowpath = on ? announced_spin : plain;
+}
+
+#else
+
+static void __init announce_spins(bool on) { }
+
+#endif /* CONFIG_PARAVIRT_SPINLOCKS */
 
 #ifdef CONFIG_PVSYNC_ECS_COUNT
 
@@ -286,6 +331,7 @@ static void __init set_form(unsigned int wanted)
 {
 	form = wanted;
 	count_sections(form == PVSYNC_ECS_COUNT);
+	announce_spins(form == PVSYNC_ECS_FREE);
 	if (form == PVSYNC_ECS_FREE)
 		static_branch_enable(&pvsync_ecs_free_key);
 	else

@@ -2,6 +2,10 @@
 #ifndef _KERNEL_PVSYNC_ECS_H
 #define _KERNEL_PVSYNC_ECS_H
 
+#include <asm/paravirt_types.h>
+
+#include "locks.h"
+
 #ifdef CONFIG_PVSYNC_ECS
 
 const char *pvsync_ecs_share_anyway(void);
@@ -11,6 +15,19 @@ const char *pvsync_ecs_share_anyway(void);
 static inline const char *pvsync_ecs_share_anyway(void)
 {
 	return "this kernel is built without it";
+}
+
+#endif
+
+#if defined(CONFIG_PVSYNC_ECS) && defined(CONFIG_PARAVIRT_SPINLOCKS)
+
+slowpath_fn pvsync_spin_slowpath(void);
+
+#elif defined(CONFIG_PARAVIRT_SPINLOCKS)
+
+static inline slowpath_fn pvsync_spin_slowpath(void)
+{
+	return pv_ops.lock.queued_spin_lock_slowpath;
 }
 
 #endif

@@ -25,10 +25,9 @@
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/pmt_lock.h>
 
+#include "ecs.h"
 #include "guest.h"
 #include "locks.h"
-
-typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
 
 /**
  * struct lock_choice - an algorithm that pvsync.lock= can name
@@ -229,7 +228,7 @@ static void __init start_help(u64 section_ps)
 
 	if (help_cycles == HELP_OFF)
 		return;
-	if (!choice->helped || pv_ops.lock.queued_spin_lock_slowpath != choice->helped) {
+	if (!choice->helped || pvsync_spin_slowpath() != choice->helped) {
 		pr_info("pvsync.help= has no effect here: long waits do not spin\n");
 		return;
 	}
@@ -321,7 +320,7 @@ static int __init pvsync_locks_init(void)
 	slowpath_fn wanted = wanted_slowpath();
 	u64 section_ps;
 
-	if (choice->slowpath && pv_ops.lock.queued_spin_lock_slowpath != wanted) {
+	if (choice->slowpath && pvsync_spin_slowpath() != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
 		return 0;

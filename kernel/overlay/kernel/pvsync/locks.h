@@ -4,6 +4,9 @@
 
 #include <asm-generic/qspinlock_types.h>
 
+/* What a contended spinlock calls. */
+typedef void (*slowpath_fn)(struct qspinlock *lock, u32 val);
+
 #ifdef CONFIG_PVSYNC_PV_LOCKS
 
 /* Iterations before a waiter of a paravirtual lock halts. */

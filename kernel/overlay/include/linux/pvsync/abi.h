@@ -66,12 +66,12 @@
  *
  * BORROWED is set and cleared by the host while the vCPU does not run, and tells
  * that it runs on borrowed time: when it has left its sections, it calls
- * PVSYNC_HC_GIVE_BACK.
+ * PVSYNC_HC_GIVE_BACK. With PVSYNC_ECS_FREE the words say no more than SPINNER.
  */
 #define PVSYNC_ECS_LOCK		(1ULL << 0)	/* spinlocks, write-locked rwlocks */
 #define PVSYNC_ECS_READ		(1ULL << 16)	/* read-locked rwlocks */
 #define PVSYNC_ECS_IRQ		(1ULL << 32)	/* hard and soft interrupts */
-#define PVSYNC_ECS_SPINNER	(1ULL << 48)	/* waits for one of these locks */
+#define PVSYNC_ECS_SPINNER	(1ULL << 48)	/* waits for one of these, or for other vCPUs */
 
 #define PVSYNC_ECS_MUTEX	(1ULL << 0)	/* mutexes, write-locked rwsems */
 #define PVSYNC_ECS_RWSEM_READ	(1ULL << 16)	/* read-locked rwsems */

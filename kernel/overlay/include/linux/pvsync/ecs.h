@@ -40,6 +40,49 @@ static __always_inline void pvsync_ecs_reschedule(void)
 		__pvsync_ecs_reschedule();
 }
 
+#ifdef CONFIG_PVSYNC_ECS_COUNT
+DECLARE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
+#endif
+
+static __always_inline bool pvsync_ecs_counting(void)
+{
+#ifdef CONFIG_PVSYNC_ECS_COUNT
+	return static_branch_unlikely(&pvsync_ecs_count_key);
+#else
+	return false;
+#endif
+}
+
+static __always_inline bool pvsync_ecs_telling(void)
+{
+	return pvsync_ecs_counting() || static_branch_unlikely(&pvsync_ecs_free_key);
+}
+
+/**
+ * pvsync_ecs_wait_begins - this CPU waits for others to answer its interrupts
+ *
+ * With either form. Until pvsync_ecs_wait_ends(), whatever is locked: it would keep
+ * a CPU of the host that one of the others may need.
+ *
+ * Context: any, preemption disabled.
+ */
+static __always_inline void pvsync_ecs_wait_begins(void)
+{
+	if (pvsync_ecs_telling())
+		this_cpu_add(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+}
+
+/**
+ * pvsync_ecs_wait_ends - this CPU waits no more
+ *
+ * Context: as pvsync_ecs_wait_begins().
+ */
+static __always_inline void pvsync_ecs_wait_ends(void)
+{
+	if (pvsync_ecs_telling())
+		this_cpu_sub(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+}
+
 /**
  * is_vcpu_preempted - does a CPU wait for one of the host's? (table 1 of the paper)
  * @cpu_id: the CPU
@@ -69,6 +112,8 @@ static inline bool is_pcpu_overcommitted(int cpu_id)
 #else
 
 static __always_inline void pvsync_ecs_reschedule(void) { }
+static __always_inline void pvsync_ecs_wait_begins(void) { }
+static __always_inline void pvsync_ecs_wait_ends(void) { }
 static inline bool is_vcpu_preempted(int cpu_id) { return false; }
 static inline bool is_pcpu_overcommitted(int cpu_id) { return false; }
 
@@ -79,14 +124,8 @@ static inline bool is_pcpu_overcommitted(int cpu_id) { return false; }
 #include <asm/asm.h>
 #include <asm/rmwcc.h>
 
-DECLARE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
 void pvsync_ecs_spin(struct qspinlock *lock, u32 val);
 void __pvsync_ecs_switch(struct task_struct *prev, struct task_struct *next);
-
-static __always_inline bool pvsync_ecs_counting(void)
-{
-	return static_branch_unlikely(&pvsync_ecs_count_key);
-}
 
 /**
  * pvsync_ecs_enter - a critical section begins

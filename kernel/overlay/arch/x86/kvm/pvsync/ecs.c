@@ -87,29 +87,42 @@ static u64 field(u64 word, u64 unit)
 	return (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD;
 }
 
-/* In the order in which a preemption is ascribed to one of several sections. */
+/* The lock that a preemption is ascribed to, of several; preempt_kernel if none. */
+static enum pvsync_counter lock_held(const struct claim *claim)
+{
+	if (field(claim->non_preemptable, PVSYNC_ECS_LOCK))
+		return PVSYNC_preempt_lock;
+	if (field(claim->non_preemptable, PVSYNC_ECS_READ))
+		return PVSYNC_preempt_reader;
+	if (field(claim->preemptable, PVSYNC_ECS_MUTEX))
+		return PVSYNC_preempt_mutex;
+	if (field(claim->preemptable, PVSYNC_ECS_RWSEM_READ))
+		return PVSYNC_preempt_reader;
+	return PVSYNC_preempt_kernel;
+}
+
+/*
+ * Interrupts go first: what they interrupted does not hold them up. Who waits
+ * goes on no sooner with a longer turn, whatever it has locked, and what it waits
+ * for may need this CPU.
+ */
 static enum pvsync_counter counted_section(struct kvm_vcpu *vcpu)
 {
+	enum pvsync_counter held;
 	struct claim claim;
 
 	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
 	if (field(claim.non_preemptable, PVSYNC_ECS_IRQ))
 		return PVSYNC_preempt_irq;
-	if (field(claim.non_preemptable, PVSYNC_ECS_LOCK))
-		return PVSYNC_preempt_lock;
-	if (field(claim.non_preemptable, PVSYNC_ECS_READ))
-		return PVSYNC_preempt_reader;
-	if (field(claim.preemptable, PVSYNC_ECS_MUTEX))
-		return PVSYNC_preempt_mutex;
-	if (field(claim.preemptable, PVSYNC_ECS_RWSEM_READ))
-		return PVSYNC_preempt_reader;
-	if (field(claim.preemptable, PVSYNC_ECS_RCU))
-		return PVSYNC_preempt_rcu;
+	held = lock_held(&claim);
 	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER) ||
 	    field(claim.preemptable, PVSYNC_ECS_WAITER))
-		return PVSYNC_preempt_waiter;
-	return PVSYNC_preempt_kernel;
+		return held == PVSYNC_preempt_kernel ? PVSYNC_preempt_waiter :
+						       PVSYNC_preempt_stuck;
+	if (held == PVSYNC_preempt_kernel && field(claim.preemptable, PVSYNC_ECS_RCU))
+		return PVSYNC_preempt_rcu;
+	return held;
 }
 
 /* Whether the running task of the guest is an RCU reader, as far as can be told. */
@@ -131,16 +144,25 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 	return nesting > 0;
 }
 
-/* From what the guest's kernel maintains anyway, laid out as this kernel's. */
+/*
+ * From what the guest's kernel maintains anyway, laid out as this kernel's. Who waits
+ * says so in the record: it has nothing better to do. Each wait counts once in the
+ * preempt count; what is above that is taken for a lock.
+ */
 static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
 {
+	struct claim claim;
 	u32 count;
 
-	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)))
+	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)) ||
+	    !read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
 	count &= ~PREEMPT_NEED_RESCHED;
 	if (count & (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET))
 		return PVSYNC_preempt_irq;
+	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER))
+		return (count & PREEMPT_MASK) > PREEMPT_OFFSET ? PVSYNC_preempt_stuck :
+								 PVSYNC_preempt_waiter;
 	if (count)
 		return PVSYNC_preempt_lock;
 	if (reads_rcu(vcpu))

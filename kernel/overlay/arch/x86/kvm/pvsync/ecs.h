@@ -42,6 +42,12 @@ static inline u32 pvsync_extend_cap_of(struct kvm *kvm)
 }
 
 /* Whether a vCPU that is preempted there, by pvsync_ecs_where(), holds others up. */
+static inline bool pvsync_holds(enum pvsync_counter where)
+{
+	return where <= PVSYNC_preempt_stuck;
+}
+
+/* Whether it could end that by itself. */
 static inline bool pvsync_in_section(enum pvsync_counter where)
 {
 	return where <= PVSYNC_preempt_mutex;

@@ -133,7 +133,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	hrtimer_try_to_cancel(&loan->timer);
 	loan->granted = false;
 	ns = local_clock() - loan->since;
-	left = !pvsync_in_section(pvsync_where(vcpu));
+	left = !pvsync_holds(pvsync_where(vcpu));
 	pvsync_ecs_tell_loan(vcpu, false);
 
 	WRITE_ONCE(vm->borrowed, READ_ONCE(vm->borrowed) + ns);
