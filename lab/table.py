@@ -234,10 +234,10 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
         f"{workload.name}: why vCPUs were preempted (1/s)", "scheme",
         ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
          "borrowed %"], body,
-        ("Medians of the runs. irq: in a hard or soft interrupt; lock, reader, mutex: with such a"
-         " lock; rcu: as an RCU reader; stuck: with a lock, but waiting for another or for other"
-         " vCPUs, awake, so not extended; waiter: the same without a lock; kernel: in none of"
-         " these; unknown: in the kernel of a guest that does not say.",
+        ("Medians of the runs. irq: in a hard or soft interrupt, or with one to take; lock,"
+         " reader, mutex: with such a lock; rcu: as an RCU reader; stuck: with a lock, but waiting"
+         " for another or for other vCPUs, awake, so not extended; waiter: the same without a lock;"
+         " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
          "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."),
     )

@@ -254,7 +254,8 @@ def preempted(scheme: str, vms: int) -> Counted:
         first = {"preempt_lock": 2, "extend_granted": 8, "extend_avoided": 6, "extend_ns": 400_000}
     names = dict.fromkeys(("preempt_irq", "preempt_lock", "preempt_reader", "preempt_rcu",
                            "preempt_mutex", "preempt_stuck", "preempt_waiter", "preempt_kernel",
-                           "preempt_user", "preempt_unknown", "extend_granted", "extend_avoided", "extend_ns"), 0)
+                           "preempt_user", "preempt_unknown", "extend_granted", "extend_avoided",
+                           "extend_ns"), 0)
     own = (names | first, *(names | {"preempt_user": 4} for _ in range(vms - 1)))
     return Counted(host={name: sum(one[name] for one in own) for name in names}, vms=own,
                    usec=(1_000_000,) * vms)
@@ -265,8 +266,8 @@ def test_preemptions_of_all_vms_and_where_they_differ(tmp_path: Path) -> None:
                      counted=preempted, observe="ecs", neighbour=())
     document = json.loads(as_json(summary_of(made, tmp_path)))
     cells = {(c["scheme"], c["vms"]): c["observed"]["preemptions"] for c in document["cells"]}
-    kinds = dict.fromkeys(("irq", "lock", "reader", "rcu", "mutex", "stuck", "waiter", "kernel", "user",
-                           "unknown"), 0)
+    kinds = dict.fromkeys(("irq", "lock", "reader", "rcu", "mutex", "stuck", "waiter", "kernel",
+                           "user", "unknown"), 0)
     assert cells["a", 2] == [{"vms": "all", "per_s": 5, "kinds": kinds | {"lock": 3, "user": 2},
                               "avoided": 0, "granted_per_s": 0, "us_per_grant": None,
                               "borrowed": 0}]

@@ -228,8 +228,8 @@ def table_rows(text: str, title: str) -> list[str]:
 def test_why_vcpus_were_preempted(tmp_path: Path) -> None:
     text = ecs_text(tmp_path)
     head, _, *rows = table_rows(text, "hackbench: why vCPUs were preempted (1/s)")
-    assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex stuck waiter kernel user"
-                    " unknown avoided % granted/s us/grant borrowed %")
+    assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex stuck waiter kernel"
+                    " user unknown avoided % granted/s us/grant borrowed %")
     assert rows[:6] == [
         "stock 1 all 12.0 0 0 0 0 0 0 0 0 2.00 10.0 - 0 - 0",
         "stock 2 all 22.0 0 0 0 0 0 0 0 0 2.00 20.0 - 0 - 0",

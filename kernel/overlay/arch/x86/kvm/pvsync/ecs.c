@@ -26,7 +26,7 @@
  * and a claim that cannot be read is none. What a guest puts there is a claim and
  * nothing more: each value is read once, any value means something, and all that
  * can come of it is bounded in extend.c. In user mode a vCPU is in no section of
- * its kernel, whatever its record says.
+ * its kernel, whatever its record says, unless it is about to take an interrupt.
  */
 #include <linux/kvm_host.h>
 #include <linux/kvm_para.h>
@@ -36,6 +36,7 @@
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/extend.h>
 
+#include "../lapic.h"
 #include "../x86.h"
 
 #include "ecs.h"
@@ -170,13 +171,25 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
 	return PVSYNC_preempt_kernel;
 }
 
+/*
+ * Whether an interrupt waits to be taken, by the interrupt controller that the host has
+ * for the vCPU; those that a processor has posted and not handed over yet are not seen.
+ */
+static bool has_interrupt(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.interrupt.injected ||
+	       (lapic_in_kernel(vcpu) && kvm_lapic_find_highest_irr(vcpu) >= 0);
+}
+
 /**
  * pvsync_ecs_where - what a vCPU is doing
  * @vcpu: the vCPU, not in the guest
  *
  * A vCPU that runs a guest of its own is taken for one in user mode: what its
  * record says is of the kernel that runs that guest. One that has halted is in no
- * section, although its idle task has preemption disabled.
+ * section, although its idle task has preemption disabled. One that has an interrupt
+ * to take is as good as in the handler, in user mode, too: if the interrupt is another
+ * vCPU's, that one waits, often with a lock.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -185,11 +198,17 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
  */
 enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 {
-	if (is_guest_mode(vcpu) || !kvm_arch_vcpu_in_kernel(vcpu))
+	bool runnable = vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE;
+
+	if (is_guest_mode(vcpu))
+		return PVSYNC_preempt_user;
+	if (runnable && reachable(vcpu) && has_interrupt(vcpu))
+		return PVSYNC_preempt_irq;
+	if (!kvm_arch_vcpu_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
 	if (!reachable(vcpu))
 		return PVSYNC_preempt_unknown;
-	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
+	if (!runnable)
 		return PVSYNC_preempt_kernel;
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
 		return found_section(vcpu);
