@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A guest that misbehaves at random: all its CPUs make the hypercalls of pvsync with
+ * arguments that are right, nearly right, or anything, and meanwhile write anything
+ * to the memory that they share with the host, each other's too. To test a host,
+ * which has to answer each call with an answer that it has, and nothing else.
+ *
+ * What the host is asked to write to is memory of this module, or memory that the guest
+ * does not have: whatever comes of it, the guest itself stays well. The module ends
+ * with nothing shared. What its kernel shared before (pvsync.ecs=) is not any more.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/atomic.h>
+#include <linux/bits.h>
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/gfp.h>
+#include <linux/io.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/kvm_para.h>
+#include <linux/module.h>
+#include <linux/prandom.h>
+
+#include <linux/pvsync/abi.h>
+
+static unsigned int seconds = 10;
+module_param(seconds, uint, 0444);
+MODULE_PARM_DESC(seconds, "how long, at most");
+
+static unsigned long calls = ULONG_MAX;
+module_param(calls, ulong, 0444);
+MODULE_PARM_DESC(calls, "how many calls each CPU makes, at most");
+
+static unsigned int seed = 1;
+module_param(seed, uint, 0444);
+MODULE_PARM_DESC(seed, "of the random numbers; those of a CPU depend on nothing else");
+
+/* Memory for the host to read and write: records lie in it next to each other. */
+#define POOL_ORDER	4
+#define POOL_SIZE	(PAGE_SIZE << POOL_ORDER)
+
+static u8 *pool;
+
+enum answer { ACCEPTED, REFUSED, NOT_OFFERED, UNEXPECTED, NR_ANSWERS };
+
+static atomic64_t answers[NR_ANSWERS];
+static atomic_t running;
+static DECLARE_COMPLETION(done);
+
+static u64 random64(struct rnd_state *rnd)
+{
+	return (u64)prandom_u32_state(rnd) << 32 | prandom_u32_state(rnd);
+}
+
+static u32 one_of(struct rnd_state *rnd, u32 number)
+{
+	return prandom_u32_state(rnd) % number;
+}
+
+/* An address in the pool, mostly aligned as a record is. */
+static u64 in_pool(struct rnd_state *rnd)
+{
+	u64 offset = random64(rnd) % POOL_SIZE;
+
+	if (one_of(rnd, 8))
+		offset = round_down(offset, PVSYNC_ECS_SIZE);
+	return virt_to_phys(pool) + offset;
+}
+
+/* An address that no guest of less than 2^46 bytes has: devices, holes, non-canonical. */
+static u64 nowhere(struct rnd_state *rnd)
+{
+	switch (one_of(rnd, 4)) {
+	case 0:
+		return 0xfee00000 + 8 * one_of(rnd, 512);
+	case 1:
+		return BIT_ULL(46 + one_of(rnd, 18)) + 8 * one_of(rnd, 4096);
+	case 2:
+		return ~0ULL - one_of(rnd, 4096);
+	default:
+		return random64(rnd) | BIT_ULL(63);
+	}
+}
+
+static u64 address(struct rnd_state *rnd)
+{
+	return one_of(rnd, 4) ? in_pool(rnd) : nowhere(rnd);
+}
+
+static u64 any(struct rnd_state *rnd)
+{
+	switch (one_of(rnd, 4)) {
+	case 0:
+		return 0;
+	case 1:
+		return BIT_ULL(one_of(rnd, 64)) - one_of(rnd, 2);
+	case 2:
+		return one_of(rnd, 256);
+	default:
+		return random64(rnd);
+	}
+}
+
+static long share(struct rnd_state *rnd)
+{
+	/* Bits of the form are those below the record's alignment, right or wrong. */
+	u64 a0 = address(rnd) | one_of(rnd, 4);
+	u64 task = 0, nesting = 0;
+
+	if (!one_of(rnd, 8))
+		return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, one_of(rnd, 8) ? 0 : any(rnd));
+	if (!(a0 & PVSYNC_ECS_FREE))
+		return kvm_hypercall4(PVSYNC_HC_ECS, a0, 0, 0, 0);
+	if (one_of(rnd, 4)) {
+		task = address(rnd);
+		nesting = any(rnd);
+	}
+	return kvm_hypercall4(PVSYNC_HC_ECS, a0, address(rnd), task, nesting);
+}
+
+static long call(struct rnd_state *rnd)
+{
+	switch (one_of(rnd, 8)) {
+	case 0:
+		return kvm_hypercall1(PVSYNC_HC_FEATURES, one_of(rnd, 4) ? 0 : any(rnd));
+	case 1:
+		return kvm_hypercall1(PVSYNC_HC_HELP, one_of(rnd, 4) ? 0 : any(rnd));
+	case 2:
+		return kvm_hypercall1(PVSYNC_HC_GIVE_BACK, one_of(rnd, 4) ? 0 : any(rnd));
+	case 3:
+		/* Numbers that do not exist; those of KVM are not to be tested here. */
+		return kvm_hypercall4(PVSYNC_HC_GIVE_BACK + 1 + one_of(rnd, 0xff00), any(rnd),
+				      any(rnd), any(rnd), any(rnd));
+	case 4:
+		return kvm_hypercall4(PVSYNC_HC_TLB, any(rnd), any(rnd), any(rnd), any(rnd));
+	case 5:
+		/* A range of a few pages for the first CPUs. */
+		return kvm_hypercall4(PVSYNC_HC_TLB, one_of(rnd, 16), 0,
+				      (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT,
+				      (u64)one_of(rnd, 1024) << PAGE_SHIFT | PAGE_SHIFT);
+	default:
+		return share(rnd);
+	}
+}
+
+/* What the others share, and what the host is just reading or writing, included. */
+static void scribble(struct rnd_state *rnd)
+{
+	u64 *word = (u64 *)pool + one_of(rnd, POOL_SIZE / sizeof(u64));
+
+	WRITE_ONCE(*word, any(rnd));
+}
+
+static enum answer judge(long answer)
+{
+	if (answer >= 0 && answer <= (PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_TLB |
+				      PVSYNC_FEATURE_ECS))
+		return ACCEPTED;
+	if (answer == -KVM_EINVAL)
+		return REFUSED;
+	return answer == -KVM_ENOSYS ? NOT_OFFERED : UNEXPECTED;
+}
+
+static int fuzz(void *unused)
+{
+	unsigned long end = jiffies + seconds * HZ, mine[NR_ANSWERS] = { }, left = calls;
+	struct rnd_state rnd;
+	unsigned int i;
+
+	prandom_seed_state(&rnd, (u64)seed << 32 | smp_processor_id());
+	while (left-- && time_before(jiffies, end)) {
+		for (i = one_of(&rnd, 4); i; i--)
+			scribble(&rnd);
+		mine[judge(call(&rnd))]++;
+		cond_resched();
+	}
+	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+	for (i = 0; i < NR_ANSWERS; i++)
+		atomic64_add(mine[i], &answers[i]);
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	return 0;
+}
+
+static void start_on(int cpu)
+{
+	struct task_struct *task = kthread_create_on_cpu(fuzz, NULL, cpu, "pvsync-fuzz/%u");
+
+	if (IS_ERR(task))
+		return;
+	atomic_inc(&running);
+	wake_up_process(task);
+}
+
+static int __init fuzz_init(void)
+{
+	int cpu;
+
+	if (!kvm_para_available()) {
+		pr_err("hypercall fuzz: this is no KVM guest\n");
+		return -ENODEV;
+	}
+	pool = (u8 *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, POOL_ORDER);
+	if (!pool)
+		return -ENOMEM;
+	atomic_set(&running, 1);
+	cpus_read_lock();
+	for_each_online_cpu(cpu)
+		start_on(cpu);
+	cpus_read_unlock();
+	if (atomic_dec_and_test(&running))
+		complete(&done);
+	wait_for_completion(&done);
+	free_pages((unsigned long)pool, POOL_ORDER);
+	pr_warn("hypercall fuzz: seed %u: %lld accepted, %lld refused, %lld not offered, %lld unexpected\n",
+		seed, atomic64_read(&answers[ACCEPTED]), atomic64_read(&answers[REFUSED]),
+		atomic64_read(&answers[NOT_OFFERED]), atomic64_read(&answers[UNEXPECTED]));
+	return 0;
+}
+
+static void __exit fuzz_exit(void)
+{
+}
+
+module_init(fuzz_init);
+module_exit(fuzz_exit);
+MODULE_DESCRIPTION("Random hypercalls, to test a host");
+MODULE_LICENSE("GPL");

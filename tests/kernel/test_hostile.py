@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests that make random hypercalls and scribble over what they share: the host stays well."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from tests.kernel.conftest import HERE, Lab, Result
+
+COMMAND = """
+modprobe hypercall_fuzz seconds={seconds} calls={calls} seed={seed} && rmmod hypercall_fuzz
+dmesg | grep -a 'hypercall fuzz'
+"""
+SAID = re.compile(
+    r"hypercall fuzz: seed (\d+): (\d+) accepted, (\d+) refused, (\d+) not offered, "
+    r"(\d+) unexpected"
+)
+MOST_LINES = 10
+"""Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How many calls of one guest got which kind of answer."""
+
+    accepted: int
+    refused: int
+    not_offered: int
+    unexpected: int
+
+
+def answers(result: Result, scheme: str, seed: int) -> list[Answers]:
+    """Those of each guest, all of which must have used the seed."""
+    found = SAID.findall(result.guest_output(scheme))
+    assert len(found) == 2, result.output
+    assert {int(used) for used, *_ in found} == {seed}
+    return [Answers(*map(int, numbers)) for _, *numbers in found]
+
+
+def check_log(result: Result) -> None:
+    """The lab sees to splats; a log that fills up is a fault of its own."""
+    (log,) = result.directory.glob("boots/*/host-console.log")
+    lines = [line for line in log.read_text(errors="replace").splitlines() if "pvsync:" in line]
+    assert len(lines) <= MOST_LINES, "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_hypercalls(lab: Lab, seed: int) -> None:
+    command = COMMAND.format(seconds=8, calls=1_000_000_000, seed=seed)
+    result = lab(str(HERE / "hostile.toml"), "--cmd", command)
+    assert result.status == 0, result.output
+    for one in answers(result, "host-all", seed):
+        assert one.unexpected == 0, one
+        assert min(one.accepted, one.refused, one.not_offered) > 100, one
+    for one in answers(result, "host-none", seed):
+        assert one.accepted == one.refused == one.unexpected == 0 < one.not_offered, one
+    seen = result.cell("host-all", 2)["observed"]["host"]
+    assert seen["tlb_calls"] > 0 and seen["spin_events"] > 0 and seen["extend_granted"] > 0, seen
+    check_log(result)
+
+
+@pytest.mark.soak
+def test_a_million_random_hypercalls_with_the_address_sanitizer(lab: Lab) -> None:
+    """All vCPUs of two guests, until each guest has made half a million."""
+    command = COMMAND.format(seconds=3000, calls=125_000, seed=3)
+    result = lab(str(HERE / "hostile_kasan.toml"), "--cmd", command, "--timeout", "3600")
+    assert result.status == 0, result.output
+    made = answers(result, "host-all", 3)
+    assert sum(one.accepted + one.refused + one.not_offered for one in made) >= 1_000_000, made
+    assert all(one.unexpected == 0 for one in made), made
+    check_log(result)
