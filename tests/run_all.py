@@ -68,6 +68,7 @@ def stages() -> list[Stage]:
         Stage("mypy", (python, "-m", "mypy"), "status", 900),
         Stage("lab", (python, "-m", "pytest", "tests/lab"), "pytest"),
         Stage("models", (python, "-m", "pytest", "-s", "tests/models"), "pytest"),
+        Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
         Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 3600),

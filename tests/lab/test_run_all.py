@@ -115,7 +115,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "ruff", "mypy", "lab", "models", "series", "locks", "kernel"]
+        "ruff", "mypy", "lab", "models", "policy", "series", "locks", "kernel"]
 
 
 def test_a_killed_run_leaves_nothing(tmp_path: Path) -> None:

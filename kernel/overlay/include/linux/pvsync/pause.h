@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_PAUSE_H
+#define _LINUX_PVSYNC_PAUSE_H
+
+/*
+ * A pause filter in software, for processors that can intercept PAUSE but not
+ * count: what KVM is told by others that a vCPU has spun for a whole window.
+ * Self-contained, so that tests in user space compile the same bytes.
+ *
+ * PAUSE instructions that are no farther apart than the gap are one spin, as in
+ * the filters of processors. Each one counts for a fixed number of cycles, and the
+ * spin is reported when they add up to the window. True cycles would be of no use:
+ * here, a PAUSE is an exit, and may take longer than the window.
+ */
+
+#include <linux/types.h>
+
+/**
+ * struct pvsync_filter - the state of a vCPU's filter, all zero at first
+ * @last: time stamp of its last PAUSE, or of when it went on after a report
+ * @counted: cycles that the PAUSEs of this spin count for; 0 if there is no spin
+ */
+struct pvsync_filter {
+	u64	last;
+	u64	counted;
+};
+
+/**
+ * struct pvsync_pause_seen - what a PAUSE means
+ * @since: cycles since the one before, or since the report of the one before; 0 if
+ *	that is farther away than the gap
+ * @first: it begins a spin
+ * @reached: cycles that the spin counts for, if it is reported; 0 if it is not
+ */
+struct pvsync_pause_seen {
+	u64	since;
+	bool	first;
+	u64	reached;
+};
+
+/**
+ * pvsync_filter_pause - a vCPU executes PAUSE
+ * @filter: its filter
+ * @now: time stamp
+ * @gap: most cycles between two of a spin
+ * @pause: cycles that a PAUSE counts for, not 0
+ * @window: cycles after which a spin is reported
+ *
+ * Return: what it means. After a report, the next PAUSE begins another spin.
+ */
+static inline struct pvsync_pause_seen pvsync_filter_pause(struct pvsync_filter *filter, u64 now,
+							   u64 gap, u32 pause, u32 window)
+{
+	struct pvsync_pause_seen seen = { .since = now - filter->last };
+
+	if (seen.since > gap) {
+		seen.since = 0;
+		filter->counted = 0;
+	}
+	seen.first = !filter->counted;
+	filter->last = now;
+	filter->counted += pause;
+	if (filter->counted >= window) {
+		seen.reached = filter->counted;
+		filter->counted = 0;
+	}
+	return seen;
+}
+
+/**
+ * pvsync_filter_resume - a vCPU whose spin was reported goes on
+ * @filter: its filter
+ * @now: time stamp
+ *
+ * What was done in the meantime is no part of the interval to its next PAUSE.
+ */
+static inline void pvsync_filter_resume(struct pvsync_filter *filter, u64 now)
+{
+	filter->last = now;
+}
+
+#endif /* _LINUX_PVSYNC_PAUSE_H */

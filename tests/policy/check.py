@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Build and run the user-space tests of the host's policies.
+
+    check.py check      every runner in every build, then the mutants
+    check.py mutants    every mutant of mutants.toml under its runner
+
+The last line is `N passed, N failed`. A runner that crashes, hangs or counts
+nothing is a failure; so is a mutant that its runner does not notice.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+OVERLAY = HERE.parent.parent / "kernel" / "overlay"
+HEADERS = Path("include/linux/pvsync")
+
+BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
+RUNNERS = ("aple", "pause", "hvs")
+MEASURED = "gcc/"
+"""The build whose measurements are shown: optimized, without sanitizers."""
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of one binary gave."""
+
+    passed: int
+    failed: int
+    text: str  # its output, for whoever has to look
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change to the header of a runner, which has the runner's name, to be noticed."""
+
+    name: str
+    runner: str
+    old: str
+    new: str
+
+
+def make(targets: Sequence[str], folder: Path, variables: Sequence[str] = ()) -> str | None:
+    """Build into `folder`; None when it worked, else what make said."""
+    command = ["make", "-s", f"-j{os.cpu_count() or 1}", *variables, f"BUILD={folder}",
+               *(f"{folder}/{target}" for target in targets)]
+    done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", check=False)
+    return None if done.returncode == 0 else done.stdout
+
+
+def run(binary: Path, seconds: int = 60) -> Outcome:
+    """Run a binary and count its lines; one more failure when it does not end well."""
+    try:
+        done = subprocess.run([str(binary)], env={**os.environ, "CHECK_SECONDS": str(seconds)},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", timeout=TIMEOUT_S, check=False)
+        text, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired:
+        text, status = f"still running after {TIMEOUT_S} s\n", -1
+    lines = text.splitlines()
+    passed = sum(line.startswith("ok ") for line in lines)
+    failed = sum(line.startswith("not ok ") for line in lines)
+    if not failed and (status != 0 or not passed):
+        failed = 1
+        text += f"ended with status {status}\n"
+    return Outcome(passed, failed, text)
+
+
+def reason(outcome: Outcome) -> str:
+    """The line that says why a run failed."""
+    lines = outcome.text.splitlines()
+    for line in lines:
+        if line.startswith("not ok "):
+            return line.removeprefix("not ok ")
+    return lines[-1] if lines else "no output"
+
+
+def measured(outcome: Outcome) -> list[str]:
+    """What a run measured: figures to be read, with the empty line after them."""
+    lines = [line for line in outcome.text.splitlines() if line.startswith("# ")]
+    return [*lines[:-1], ""] if len(lines) > 1 else []
+
+
+def check(folder: Path) -> tuple[int, int]:
+    """All runners in all builds."""
+    names = [f"{build}/{runner}" for build in BUILDS for runner in RUNNERS]
+    error = make(names, folder)
+    if error:
+        print(error, "the build failed", sep="")
+        return 0, 1
+    passed = failed = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, outcome in zip(names, pool.map(lambda n: run(folder / n), names), strict=True):
+            passed, failed = passed + outcome.passed, failed + outcome.failed
+            print(f"{name}: {outcome.passed} passed, {outcome.failed} failed", flush=True)
+            if name.startswith(MEASURED):
+                print(*measured(outcome), sep="\n", end="", flush=True)
+            if outcome.failed:
+                print(outcome.text)
+    return passed, failed
+
+
+def load_mutants(path: Path) -> list[Mutant]:
+    """The table; every entry has exactly the fields of Mutant."""
+    return [Mutant(**entry) for entry in tomllib.loads(path.read_text())["mutant"]]
+
+
+def try_mutant(mutant: Mutant) -> tuple[bool, str]:
+    """Whether its runner noticed it, and how."""
+    with tempfile.TemporaryDirectory(prefix="pvsync-mutant-") as name:
+        overlay, target = Path(name) / "overlay", f"gcc/{mutant.runner}"
+        shutil.copytree(OVERLAY / HEADERS, overlay / HEADERS)
+        header = overlay / HEADERS / f"{mutant.runner}.h"
+        text = header.read_text()
+        if text.count(mutant.old) != 1:
+            return False, f"NOT TRIED: its `old` stands {text.count(mutant.old)} times, not once"
+        header.write_text(text.replace(mutant.old, mutant.new))
+        error = make([target], Path(name), [f"OVERLAY={overlay}", "WERROR="])
+        if error:
+            return False, f"NOT TRIED, it does not compile:\n{error}"
+        outcome = run(Path(name) / target, seconds=10)
+        return outcome.failed > 0, reason(outcome) if outcome.failed else "NOT CAUGHT"
+
+
+def mutants(only: str) -> tuple[int, int]:
+    """The table of mutants and of what caught them."""
+    chosen = [mutant for mutant in load_mutants(HERE / "mutants.toml") if only in mutant.name]
+    print(f"{len(chosen)} mutants, and the test that noticed each", flush=True)
+    caught = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, (noticed, how) in zip(chosen, pool.map(try_mutant, chosen), strict=True):
+            caught += noticed
+            print(f"{mutant.runner + ': ' + mutant.name:52} {how}", flush=True)
+    return caught, len(chosen) - caught
+
+
+def main() -> int:
+    """0 when everything passed, 1 when something failed."""
+    parser = argparse.ArgumentParser(description="User-space tests of the host's policies.")
+    parser.add_argument("action", choices=("check", "mutants"))
+    parser.add_argument("--build", type=Path, default=HERE / "build")
+    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    options = parser.parse_args()
+    passed, failed = mutants(options.only)
+    if options.action == "check":
+        good, bad = check(options.build.resolve())
+        passed, failed = passed + good, failed + bad
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

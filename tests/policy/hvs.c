@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The lists and orders of <linux/pvsync/hvs.h>: against a model that sorts time
+ * stamps, and in small schedulers that show loops and starvation, with 8, 64 and
+ * 255 vCPUs.
+ */
+#include <time.h>
+
+#include <linux/types.h>
+#include <linux/pvsync/hvs.h>
+
+#include "check.h"
+#include "random.h"
+
+#define MOST	255
+
+static const unsigned int sizes[] = { 8, 64, MOST };
+#define for_each_size(n)							\
+	for (unsigned int __i = 0, n; __i < 3 && (n = sizes[__i], check_ok()); __i++)
+
+static struct pvsync_waiters all;
+static struct pvsync_waiter vcpus[MOST];
+
+static void reset(void)
+{
+	memset(&all, 0, sizeof(all));
+	memset(vcpus, 0, sizeof(vcpus));
+}
+
+static unsigned int index_of(struct pvsync_waiter *waiter)
+{
+	return waiter - vcpus;
+}
+
+static int choose(enum pvsync_order order)
+{
+	enum pvsync_list_of from;
+	struct pvsync_waiter *waiter = pvsync_choose_waiter(&all, order, &from);
+
+	CHECK_EQ(from != PVSYNC_NO_LIST, !!waiter);
+	if (waiter)
+		CHECK_EQ(from, waiter->list);
+	return waiter ? (int)index_of(waiter) : -1;
+}
+
+/* Both directions of all lists say the same, and each vCPU is where it says. */
+static void expect_sound(unsigned int n)
+{
+	unsigned int listed = 0, waiting = 0;
+
+	for (int i = 0; i < PVSYNC_NR_LISTS; i++) {
+		struct pvsync_waiter *last = NULL, *waiter = all.lists[i].oldest;
+
+		for (; waiter && listed <= n; last = waiter, waiter = waiter->newer, listed++) {
+			CHECK(waiter->older == last);
+			CHECK_EQ(waiter->list, i);
+		}
+		CHECK(all.lists[i].newest == last);
+	}
+	for (unsigned int i = 0; i < n; i++)
+		waiting += vcpus[i].list != PVSYNC_NO_LIST;
+	CHECK_EQ(listed, waiting);
+	CHECK(!all.lists[PVSYNC_NO_LIST].oldest);
+}
+
+/* The model */
+
+/**
+ * struct stamped - a vCPU as the paper has it
+ * @list: where it is
+ * @stamp: its preemption time; one that was chosen counts as last in its list
+ * @chosen: the mark of section 3.3
+ */
+struct stamped {
+	int	list;
+	long	stamp;
+	bool	chosen;
+};
+
+static struct stamped model[MOST];
+static long first_stamp, last_stamp;
+
+static void model_join(unsigned int i, int why)
+{
+	if (why == PVSYNC_RESOURCE && model[i].chosen) {
+		model[i].chosen = false;
+		why = PVSYNC_YIELDED;
+	}
+	model[i].list = why;
+	model[i].stamp = ++last_stamp;
+}
+
+/* Sections 3.2, 3.3 and 4.4 of the paper, read once more. */
+static bool latest_first(enum pvsync_order order, int list)
+{
+	if (list == PVSYNC_RESOURCE)
+		return order != PVSYNC_CPTH_R;
+	return list == PVSYNC_LOCK && order == PVSYNC_CPTH_L;
+}
+
+static int rank(enum pvsync_order order, int list)
+{
+	switch (list) {
+	case PVSYNC_SECTION:
+		return order == PVSYNC_ECS_FIRST ? 0 : 9;
+	case PVSYNC_RESOURCE:
+		return order == PVSYNC_CCH ? 3 : 1;
+	case PVSYNC_LOCK:
+		return 2;
+	default:
+		return 5;
+	}
+}
+
+static int model_choose(enum pvsync_order order, unsigned int n)
+{
+	int best = -1;
+
+	for (unsigned int i = 0; i < n; i++) {
+		int list = model[i].list;
+
+		if (!list)
+			continue;
+		if (best < 0 || rank(order, list) < rank(order, model[best].list) ||
+		    (list == model[best].list &&
+		     (latest_first(order, list) ? model[i].stamp > model[best].stamp :
+						  model[i].stamp < model[best].stamp)))
+			best = i;
+	}
+	if (best >= 0) {
+		model[best].chosen = true;
+		model[best].stamp = latest_first(order, model[best].list) ? --first_stamp :
+									    ++last_stamp;
+	}
+	return best;
+}
+
+/* All operations at random, and a policy that changes now and then. */
+static void lists_are_the_model(void)
+{
+	random_state = 1;
+	for_each_size(n) {
+		enum pvsync_order order = PVSYNC_HVS;
+
+		reset();
+		memset(model, 0, sizeof(model));
+		for (int step = 0; step < 60000 && check_ok(); step++) {
+			unsigned int i = random_below(n);
+
+			if (!random_below(500))
+				order = random_below(PVSYNC_NR_ORDERS);
+			if (!random_below(3)) {
+				CHECK_EQ(choose(order), model_choose(order, n));
+			} else if (vcpus[i].list) {
+				pvsync_leave(&all, &vcpus[i]);
+				model[i].list = PVSYNC_NO_LIST;
+			} else {
+				static const int lists[] = {
+					PVSYNC_RESOURCE, PVSYNC_LOCK, PVSYNC_SECTION,
+				};
+				int why = lists[random_below(3)];
+
+				pvsync_join(&all, &vcpus[i], why);
+				model_join(i, why);
+			}
+			if (step % 100 == 0)
+				expect_sound(n);
+			CHECK_EQ(vcpus[i].list, model[i].list);
+			CHECK_EQ(vcpus[i].chosen, model[i].chosen);
+		}
+	}
+}
+
+/* Each of them, in the order in which it chooses vCPUs that then run. */
+static void expect_order(enum pvsync_order order, const int *expected)
+{
+	/* Preempted in this order: two resource waiters, two lock waiters, in turn. */
+	static const int why[] = {
+		PVSYNC_RESOURCE, PVSYNC_LOCK, PVSYNC_RESOURCE, PVSYNC_LOCK, PVSYNC_SECTION,
+		PVSYNC_SECTION, PVSYNC_RESOURCE,
+	};
+
+	reset();
+	vcpus[6].chosen = true;
+	for (int i = 0; i < 7; i++)
+		pvsync_join(&all, &vcpus[i], why[i]);
+	for (int i = 0; i < 7 && check_ok(); i++) {
+		int chosen = choose(order);
+
+		if (!CHECK_EQ(chosen, expected[i]))
+			return;
+		pvsync_leave(&all, &vcpus[chosen]);
+	}
+	CHECK_EQ(choose(order), -1);
+}
+
+static void orders_are_the_papers(void)
+{
+	expect_order(PVSYNC_HVS, (int []) { 2, 0, 1, 3, 6, 4, 5 });
+	expect_order(PVSYNC_CPTH_R, (int []) { 0, 2, 1, 3, 6, 4, 5 });
+	expect_order(PVSYNC_CPTH_L, (int []) { 2, 0, 3, 1, 6, 4, 5 });
+	expect_order(PVSYNC_CCH, (int []) { 1, 3, 2, 0, 6, 4, 5 });
+	expect_order(PVSYNC_ECS_FIRST, (int []) { 4, 5, 2, 0, 1, 3, 6 });
+}
+
+static void nobody_waits(void)
+{
+	reset();
+	for (int order = 0; order < PVSYNC_NR_ORDERS; order++)
+		CHECK_EQ(choose(order), -1);
+	pvsync_leave(&all, &vcpus[0]);
+	expect_sound(MOST);
+}
+
+/* vCPUs that spin at the same time: all choose before one of the chosen runs. */
+static void spinners_choose_different_ones(void)
+{
+	for_each_size(n) {
+		for (int order = 0; order < PVSYNC_NR_ORDERS && check_ok(); order++) {
+			for (int why = PVSYNC_RESOURCE; why <= PVSYNC_LOCK; why++) {
+				bool seen[MOST] = { };
+
+				reset();
+				for (unsigned int i = 0; i < n; i++)
+					pvsync_join(&all, &vcpus[i], why);
+				for (unsigned int i = 0; i < n && check_ok(); i++) {
+					int chosen = choose(order);
+
+					CHECK(!seen[chosen]);
+					seen[chosen] = true;
+				}
+			}
+		}
+	}
+}
+
+/* However many there are, a step changes a few neighbours at most. */
+static void cost_does_not_grow(void)
+{
+	static struct pvsync_waiter before[MOST];
+
+	random_state = 2;
+	for_each_size(n) {
+		reset();
+		for (int step = 0; step < 20000 && check_ok(); step++) {
+			unsigned int i = random_below(n), changed = 0;
+
+			memcpy(before, vcpus, sizeof(before));
+			if (!random_below(3))
+				choose(random_below(PVSYNC_NR_ORDERS));
+			else if (vcpus[i].list)
+				pvsync_leave(&all, &vcpus[i]);
+			else
+				pvsync_join(&all, &vcpus[i], 1 + random_below(2));
+			for (unsigned int j = 0; j < n; j++)
+				changed += memcmp(&before[j], &vcpus[j], sizeof(before[j])) != 0;
+			CHECK_BETWEEN(0, changed, 4);
+		}
+	}
+}
+
+/* What a choice takes with who was chosen running and coming back; to be read, not checked. */
+static void time_choices(void)
+{
+	const int choices = 1000000;
+
+	for_each_size(n) {
+		struct timespec begin, end;
+
+		reset();
+		for (unsigned int i = 0; i < n; i++)
+			pvsync_join(&all, &vcpus[i], i % 2 ? PVSYNC_RESOURCE : PVSYNC_LOCK);
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		for (int i = 0; i < choices && check_ok(); i++) {
+			struct pvsync_waiter *waiter = &vcpus[choose(PVSYNC_HVS)];
+
+			pvsync_leave(&all, waiter);
+			pvsync_join(&all, waiter, i % 2 ? PVSYNC_RESOURCE : PVSYNC_LOCK);
+		}
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		printf("# %u vCPUs: %.1f ns for a choice, leaving and joining\n", n,
+		       ((end.tv_sec - begin.tv_sec) * 1e9 + end.tv_nsec - begin.tv_nsec) / choices);
+	}
+}
+
+/* Loops */
+
+/*
+ * The loop of section 3.3: one vCPU, preempted first, holds a lock, all others want
+ * it. Who is chosen runs: it releases the lock, or it is soon preempted, as it has had
+ * its share, or it spins and becomes a lock waiter. The number of choices that it takes
+ * until the owner runs; up to @most.
+ */
+static unsigned int choices_until_the_owner(enum pvsync_order order, unsigned int n,
+					    bool spins, unsigned int most)
+{
+	reset();
+	for (unsigned int i = 0; i < n; i++)
+		pvsync_join(&all, &vcpus[i], PVSYNC_RESOURCE);
+	for (unsigned int choices = 1; choices <= most; choices++) {
+		int chosen = choose(order);
+
+		if (chosen == 0)
+			return choices;
+		if (!CHECK(chosen > 0))
+			break;
+		pvsync_leave(&all, &vcpus[chosen]);
+		pvsync_join(&all, &vcpus[chosen], spins ? PVSYNC_LOCK : PVSYNC_RESOURCE);
+	}
+	return most + 1;
+}
+
+static void owner_runs_before_anyone_twice(void)
+{
+	for_each_size(n) {
+		for (int spins = 0; spins < 2; spins++) {
+			CHECK_EQ(choices_until_the_owner(PVSYNC_HVS, n, spins, 10 * n), n);
+			CHECK_EQ(choices_until_the_owner(PVSYNC_CPTH_R, n, spins, 10 * n), 1);
+			CHECK_EQ(choices_until_the_owner(PVSYNC_CPTH_L, n, spins, 10 * n), n);
+			CHECK_EQ(choices_until_the_owner(PVSYNC_ECS_FIRST, n, spins, 10 * n), n);
+		}
+	}
+}
+
+/* With the counter of the causality heuristic, lock waiters choose each other for ever. */
+static void cch_loops(void)
+{
+	for_each_size(n)
+		CHECK_EQ(choices_until_the_owner(PVSYNC_CCH, n, true, 100 * n), 100 * n + 1);
+}
+
+/* With the guest's word, the owner is the first choice wherever it is. */
+static void section_is_chosen_first(void)
+{
+	for_each_size(n) {
+		for (unsigned int owner = 0; owner < n && check_ok(); owner++) {
+			reset();
+			for (unsigned int i = 0; i < n; i++)
+				pvsync_join(&all, &vcpus[i], i == owner ? PVSYNC_SECTION :
+						i % 2 ? PVSYNC_RESOURCE : PVSYNC_LOCK);
+			CHECK_EQ(choose(PVSYNC_ECS_FIRST), owner);
+		}
+	}
+}
+
+/* A guest that claims to be in sections all the time: each of its vCPUs in turn. */
+static void endless_sections_take_turns(void)
+{
+	for_each_size(n) {
+		reset();
+		for (unsigned int i = 0; i < n; i++)
+			pvsync_join(&all, &vcpus[i], PVSYNC_SECTION);
+		for (unsigned int i = 0; i < 5 * n && check_ok(); i++) {
+			int chosen = choose(PVSYNC_ECS_FIRST);
+
+			CHECK_EQ(chosen, i % n);
+			pvsync_leave(&all, &vcpus[chosen]);
+			pvsync_join(&all, &vcpus[chosen], PVSYNC_SECTION);
+		}
+	}
+}
+
+/* Starvation */
+
+/**
+ * struct worker - a vCPU in a small scheduler
+ * @ran: virtual run time, ticks
+ * @since: when it was last on a CPU
+ * @slice: what is left of its time slice
+ * @spins: it spins now
+ */
+struct worker {
+	long	ran;
+	long	since;
+	int	slice;
+	bool	spins;
+};
+
+#define SLICE	4
+#define LONGEST_WAIT	(100 * SLICE)
+
+static struct worker workers[MOST];
+
+/* Who is behind its share most; -1 if none waits. */
+static int most_behind(unsigned int n)
+{
+	int found = -1;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (vcpus[i].list && (found < 0 || workers[i].ran < workers[found].ran))
+			found = i;
+	}
+	return found;
+}
+
+/*
+ * One CPU for every four vCPUs. Each tick, who runs on it goes on, or spins in vain
+ * and yields to whom the policy chooses, unless that one is ahead of its share by more
+ * than the scheduler allows; at the end of a slice, the one that is most behind runs.
+ * The longest time that any of them waited, in ticks.
+ */
+static long longest_wait(enum pvsync_order order, unsigned int n, unsigned int spin_percent)
+{
+	const long ticks = 20000;
+	unsigned int cpus = n / 4;
+	long worst = 0, total = 0;
+	int running[MOST];
+
+	reset();
+	memset(workers, 0, sizeof(workers));
+	for (unsigned int i = 0; i < n; i++) {
+		if (i < cpus)
+			running[i] = i, workers[i].slice = SLICE;
+		else
+			pvsync_join(&all, &vcpus[i], PVSYNC_RESOURCE);
+	}
+	for (long tick = 1; tick < ticks && check_ok(); tick++) {
+		for (unsigned int cpu = 0; cpu < cpus; cpu++) {
+			int next = -1, now = running[cpu];
+			bool spun = random_below(100) < spin_percent;
+
+			total++;
+			workers[now].ran++;
+			workers[now].since = tick;
+			if (spun) {
+				next = choose(order);
+				if (next >= 0 && workers[next].ran > total / n + 2 * SLICE)
+					next = -1;
+			}
+			if (next < 0 && --workers[now].slice <= 0)
+				next = most_behind(n);
+			if (next < 0)
+				continue;
+			if (workers[next].since && tick - workers[next].since > worst)
+				worst = tick - workers[next].since;
+			pvsync_leave(&all, &vcpus[next]);
+			pvsync_join(&all, &vcpus[now], spun ? PVSYNC_LOCK : PVSYNC_RESOURCE);
+			workers[next].slice = SLICE;
+			running[cpu] = next;
+		}
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (ticks - workers[i].since > worst)
+			worst = ticks - workers[i].since;
+	}
+	expect_sound(n);
+	return worst;
+}
+
+/*
+ * Round robin is three slices. With yields it is longer: vCPUs of the last list are put
+ * off until the scheduler finds all others too far ahead, however many there are. A
+ * policy alone would let them wait for as long as others spin.
+ */
+static void nobody_starves(void)
+{
+	random_state = 3;
+	for_each_size(n) {
+		for (int order = 0; order < PVSYNC_NR_ORDERS && check_ok(); order++) {
+			for (unsigned int percent = 0; percent <= 100; percent += 20) {
+				long worst = longest_wait(order, n, percent);
+
+				if (order == PVSYNC_HVS)
+					printf("# %u vCPUs, %u %% spins: waited %ld ticks\n",
+					       n, percent, worst);
+				CHECK_BETWEEN(1, worst, LONGEST_WAIT);
+			}
+		}
+	}
+}
+
+int main(void)
+{
+	RUN_TEST(lists_are_the_model);
+	RUN_TEST(orders_are_the_papers);
+	RUN_TEST(nobody_waits);
+	RUN_TEST(spinners_choose_different_ones);
+	RUN_TEST(cost_does_not_grow);
+	RUN_TEST(time_choices);
+	RUN_TEST(owner_runs_before_anyone_twice);
+	RUN_TEST(cch_loops);
+	RUN_TEST(section_is_chosen_first);
+	RUN_TEST(endless_sections_take_turns);
+	RUN_TEST(nobody_starves);
+	return check_summary();
+}
