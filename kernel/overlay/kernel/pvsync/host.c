@@ -8,10 +8,16 @@
 
 #include <linux/export.h>
 #include <linux/kstrtox.h>
+#include <linux/minmax.h>
 #include <linux/moduleparam.h>
+#include <linux/pid.h>
 #include <linux/printk.h>
+#include <linux/sched/cputime.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
+
+#include <asm/msr.h>
+#include <asm/processor.h>
 
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/host.h>
@@ -23,6 +29,11 @@
 static const char * const candidates[] = {
 	[PVSYNC_CANDIDATE_KVM]		= "kvm",
 	[PVSYNC_CANDIDATE_FRIEBEL]	= "friebel",
+	[PVSYNC_CANDIDATE_HVS]		= "hvs",
+	[PVSYNC_CANDIDATE_CPTH_R]	= "cpth-r",
+	[PVSYNC_CANDIDATE_CPTH_L]	= "cpth-l",
+	[PVSYNC_CANDIDATE_CCH]		= "cch",
+	[PVSYNC_CANDIDATE_ECS]		= "ecs",
 };
 
 static const char * const yields[] = {
@@ -33,6 +44,27 @@ static const char * const yields[] = {
 static const char * const extends[] = {
 	[PVSYNC_EXTEND_OFF]	= "off",
 	[PVSYNC_EXTEND_ECS]	= "ecs",
+};
+
+static const char * const windows[] = {
+	[PVSYNC_WINDOW_KVM]	= "kvm",
+	[PVSYNC_WINDOW_FIXED]	= "fixed:",
+	[PVSYNC_WINDOW_APLE]	= "aple",
+	[PVSYNC_WINDOW_STEADY]	= "aple-steady",
+};
+
+static const char * const pauses[] = {
+	[PVSYNC_PAUSE_KVM]	= "kvm",
+	[PVSYNC_PAUSE_SOFT]	= "soft",
+	[PVSYNC_PAUSE_OFF]	= "off",
+};
+
+/* Windows, cycles: as short as a gap between PAUSEs may be, and as long as a time slice. */
+#define LEAST_WINDOW	128
+#define MOST_WINDOW	BIT(22)
+
+static const struct pvsync_number fixed_window = {
+	.name = "window (fixed:N)", .least = LEAST_WINDOW, .most = MOST_WINDOW,
 };
 
 static void yield_chosen(int value)
@@ -61,6 +93,66 @@ struct pvsync_choice pvsync_extend_choice = {
 	.name = "extend", .values = extends, .nr = PVSYNC_NR_EXTENDS, .chosen = extend_chosen,
 };
 EXPORT_SYMBOL_GPL(pvsync_extend_choice);
+
+struct pvsync_choice pvsync_window_choice = {
+	.name = "window", .values = windows, .nr = PVSYNC_NR_WINDOWS, .number = &fixed_window,
+};
+EXPORT_SYMBOL_GPL(pvsync_window_choice);
+
+struct pvsync_choice pvsync_pause_choice = {
+	.name = "pause", .values = pauses, .nr = PVSYNC_NR_PAUSES,
+};
+EXPORT_SYMBOL_GPL(pvsync_pause_choice);
+
+/* The search for a window; what the paper has (section 4.1). */
+struct pvsync_number pvsync_aple_start = {
+	.name = "aple_start", .least = LEAST_WINDOW, .most = MOST_WINDOW, .now = 8192,
+};
+EXPORT_SYMBOL_GPL(pvsync_aple_start);
+
+struct pvsync_number pvsync_aple_min = {
+	.name = "aple_min", .least = LEAST_WINDOW, .most = MOST_WINDOW, .now = 4096,
+};
+EXPORT_SYMBOL_GPL(pvsync_aple_min);
+
+struct pvsync_number pvsync_aple_max = {
+	.name = "aple_max", .least = LEAST_WINDOW, .most = MOST_WINDOW, .now = 32768,
+};
+EXPORT_SYMBOL_GPL(pvsync_aple_max);
+
+struct pvsync_number pvsync_aple_step = {
+	.name = "aple_step", .least = 1, .most = MOST_WINDOW, .now = 1024,
+};
+EXPORT_SYMBOL_GPL(pvsync_aple_step);
+
+struct pvsync_number pvsync_aple_epoch = {
+	.name = "aple_epoch", .least = 10, .most = 1000000, .now = 1000,
+};
+EXPORT_SYMBOL_GPL(pvsync_aple_epoch);
+
+/*
+ * For how many cycles of a window a PAUSE counts where they are counted; 0 is what it
+ * takes here, or 1,024 for the filter in software, see arch/x86/kvm/pvsync/window.c.
+ */
+struct pvsync_number pvsync_pause_cycles = {
+	.name = "pause_cycles", .least = 0, .most = U16_MAX, .now = 0,
+};
+EXPORT_SYMBOL_GPL(pvsync_pause_cycles);
+
+/*
+ * PAUSE exits closer together than this are one spin for the filter in software. It
+ * has to be a few times what an exit takes: 1 us on a processor, some 10 us below
+ * another hypervisor, up to 40 us in an emulator.
+ */
+struct pvsync_number pvsync_pause_gap_us = {
+	.name = "pause_gap_us", .least = 1, .most = 10000, .now = 100,
+};
+EXPORT_SYMBOL_GPL(pvsync_pause_gap_us);
+
+/* Cycles that a PAUSE takes here, as a loop of them does. */
+unsigned int pvsync_pause_measured;
+EXPORT_SYMBOL_GPL(pvsync_pause_measured);
+module_param_named(pause_measured, pvsync_pause_measured, uint, 0444);
 
 /*
  * How long a vCPU in a critical section may stay, us. The paper's schedule is
@@ -116,17 +208,47 @@ unsigned int pvsync_spin_gap_us = 5;
 EXPORT_SYMBOL_GPL(pvsync_spin_gap_us);
 module_param_named(spin_gap_us, pvsync_spin_gap_us, uint, 0644);
 
+static bool takes_number(const char *value)
+{
+	return value[strlen(value) - 1] == ':';
+}
+
 static void tell_values(const struct pvsync_choice *choice)
 {
-	char all[80] = "";
+	char all[128] = "";
 	int i;
 
 	for (i = 0; i < choice->nr; i++) {
 		strlcat(all, " ", sizeof(all));
 		strlcat(all, choice->values[i], sizeof(all));
+		if (takes_number(choice->values[i]))
+			strlcat(all, "N", sizeof(all));
 	}
 	pr_warn_ratelimited("%s does not have that value, it stays as it is; use one of:%s\n",
 			    choice->name, all);
+}
+
+static int find_value(const struct pvsync_choice *choice, const char *text)
+{
+	int i;
+
+	for (i = 0; i < choice->nr; i++) {
+		size_t length = strlen(choice->values[i]);
+		u32 number;
+
+		if (!takes_number(choice->values[i])) {
+			if (sysfs_streq(choice->values[i], text))
+				return i;
+			continue;
+		}
+		if (strncmp(choice->values[i], text, length))
+			continue;
+		if (pvsync_parse_number(choice->number, text + length, &number))
+			return -EINVAL;
+		return i | number << PVSYNC_CHOICE_BITS;
+	}
+	tell_values(choice);
+	return -EINVAL;
 }
 
 /**
@@ -136,19 +258,36 @@ static void tell_values(const struct pvsync_choice *choice)
  *
  * Context: may sleep.
  *
- * Return: the value, or -EINVAL after a line in the log that lists the values.
+ * Return: the value, or -EINVAL after a line in the log that says what is allowed.
  */
 int pvsync_choose(const struct pvsync_choice *choice, const char *text)
 {
-	int value = __sysfs_match_string(choice->values, choice->nr, text);
+	int value = find_value(choice, text);
 
-	if (value < 0)
-		tell_values(choice);
-	else if (choice->chosen)
+	if (value >= 0 && choice->chosen)
 		choice->chosen(value);
 	return value;
 }
 EXPORT_SYMBOL_GPL(pvsync_choose);
+
+/**
+ * pvsync_tell_choice - the text of a value
+ * @choice: the parameter
+ * @value: the value
+ * @text: where it goes, PVSYNC_CHOICE_TEXT bytes
+ *
+ * Context: any.
+ */
+void pvsync_tell_choice(const struct pvsync_choice *choice, int value, char *text)
+{
+	const char *name = choice->values[pvsync_choice_index(value)];
+
+	if (takes_number(name))
+		snprintf(text, PVSYNC_CHOICE_TEXT, "%s%u", name, pvsync_choice_number(value));
+	else
+		strscpy(text, name, PVSYNC_CHOICE_TEXT);
+}
+EXPORT_SYMBOL_GPL(pvsync_tell_choice);
 
 static int choice_set(const char *text, const struct kernel_param *param)
 {
@@ -164,8 +303,10 @@ static int choice_set(const char *text, const struct kernel_param *param)
 static int choice_get(char *buffer, const struct kernel_param *param)
 {
 	const struct pvsync_choice *choice = param->arg;
+	char text[PVSYNC_CHOICE_TEXT];
 
-	return sysfs_emit(buffer, "%s\n", choice->values[READ_ONCE(choice->now)]);
+	pvsync_tell_choice(choice, READ_ONCE(choice->now), text);
+	return sysfs_emit(buffer, "%s\n", text);
 }
 
 static const struct kernel_param_ops choice_ops = {
@@ -176,6 +317,8 @@ static const struct kernel_param_ops choice_ops = {
 module_param_cb(candidate, &choice_ops, &pvsync_candidate_choice, 0644);
 module_param_cb(yield, &choice_ops, &pvsync_yield_choice, 0644);
 module_param_cb(extend, &choice_ops, &pvsync_extend_choice, 0644);
+module_param_cb(window, &choice_ops, &pvsync_window_choice, 0644);
+module_param_cb(pause, &choice_ops, &pvsync_pause_choice, 0644);
 
 /**
  * pvsync_parse_number - read the value of a parameter that is a number
@@ -226,3 +369,47 @@ static const struct kernel_param_ops number_ops = {
 
 module_param_cb(extend_us, &number_ops, &pvsync_extend_us, 0644);
 module_param_cb(extend_cap, &number_ops, &pvsync_extend_cap, 0644);
+module_param_cb(aple_start, &number_ops, &pvsync_aple_start, 0644);
+module_param_cb(aple_min, &number_ops, &pvsync_aple_min, 0644);
+module_param_cb(aple_max, &number_ops, &pvsync_aple_max, 0644);
+module_param_cb(aple_step, &number_ops, &pvsync_aple_step, 0644);
+module_param_cb(aple_epoch, &number_ops, &pvsync_aple_epoch, 0644);
+module_param_cb(pause_cycles, &number_ops, &pvsync_pause_cycles, 0644);
+module_param_cb(pause_gap_us, &number_ops, &pvsync_pause_gap_us, 0644);
+
+/* The shortest of some loops: the others were interrupted. */
+static int __init measure_pause(void)
+{
+	const unsigned int loops = 16, length = 64;
+	u64 shortest = U64_MAX;
+	unsigned int i, j;
+
+	for (i = 0; i < loops; i++) {
+		u64 start = rdtsc_ordered();
+
+		for (j = 0; j < length; j++)
+			cpu_relax();
+		shortest = min(shortest, rdtsc_ordered() - start);
+	}
+	pvsync_pause_measured = clamp(shortest / length, 1ULL, (u64)U16_MAX);
+	return 0;
+}
+late_initcall(measure_pause);
+
+/**
+ * pvsync_thread_ns - CPU time of a thread
+ * @pid: its pid, or NULL
+ *
+ * Here, as KVM may be a module and the scheduler does not tell modules.
+ *
+ * Context: any but NMI, @pid protected by RCU; takes the lock of a run queue.
+ *
+ * Return: ns, up to now; 0 if there is no such thread.
+ */
+u64 pvsync_thread_ns(struct pid *pid)
+{
+	struct task_struct *task = pid_task(pid, PIDTYPE_PID);
+
+	return task ? task_sched_runtime(task) : 0;
+}
+EXPORT_SYMBOL_GPL(pvsync_thread_ns);

@@ -7,6 +7,7 @@
  * have its own, see arch/x86/kvm/pvsync/control.c.
  */
 
+#include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/types.h>
 
@@ -14,6 +15,11 @@
 enum pvsync_candidate {
 	PVSYNC_CANDIDATE_KVM,
 	PVSYNC_CANDIDATE_FRIEBEL,
+	PVSYNC_CANDIDATE_HVS,		/* from here on in the order of enum pvsync_order */
+	PVSYNC_CANDIDATE_CPTH_R,
+	PVSYNC_CANDIDATE_CPTH_L,
+	PVSYNC_CANDIDATE_CCH,
+	PVSYNC_CANDIDATE_ECS,
 	PVSYNC_NR_CANDIDATES
 };
 
@@ -31,22 +37,57 @@ enum pvsync_extend {
 	PVSYNC_NR_EXTENDS
 };
 
+/* pvsync.window: for how long a vCPU may spin. */
+enum pvsync_window_policy {
+	PVSYNC_WINDOW_KVM,
+	PVSYNC_WINDOW_FIXED,
+	PVSYNC_WINDOW_APLE,
+	PVSYNC_WINDOW_STEADY,
+	PVSYNC_NR_WINDOWS
+};
+
+/* pvsync.pause: what tells the host that a vCPU spins. */
+enum pvsync_pause {
+	PVSYNC_PAUSE_KVM,
+	PVSYNC_PAUSE_SOFT,
+	PVSYNC_PAUSE_OFF,
+	PVSYNC_NR_PAUSES
+};
+
+struct pid;
+struct pvsync_number;
+
 /**
  * struct pvsync_choice - a parameter whose values have names
  * @name: of the parameter
- * @values: names of its values
+ * @values: names of its values; one that ends with a colon is followed by a number
  * @nr: how many
- * @now: the value for guests without one of their own
+ * @number: what such a number may be; NULL if there is none
+ * @now: the value for guests without one of their own: an index of @values, with a
+ *	number above PVSYNC_CHOICE_BITS
  * @chosen: called with a value before it comes into force, for all or for one
  *	guest; may sleep; NULL if there is nothing to do
  */
 struct pvsync_choice {
-	const char		*name;
-	const char *const	*values;
-	int			nr;
-	int			now;
-	void			(*chosen)(int value);
+	const char			*name;
+	const char *const		*values;
+	int				nr;
+	const struct pvsync_number	*number;
+	int				now;
+	void				(*chosen)(int value);
 };
+
+#define PVSYNC_CHOICE_BITS	8
+
+static inline int pvsync_choice_index(int value)
+{
+	return value & (BIT(PVSYNC_CHOICE_BITS) - 1);
+}
+
+static inline u32 pvsync_choice_number(int value)
+{
+	return (u32)value >> PVSYNC_CHOICE_BITS;
+}
 
 /**
  * struct pvsync_number - a parameter that is a number
@@ -67,6 +108,16 @@ extern struct pvsync_number pvsync_extend_cap;
 extern struct pvsync_choice pvsync_extend_choice;
 extern struct pvsync_choice pvsync_candidate_choice;
 extern struct pvsync_choice pvsync_yield_choice;
+extern struct pvsync_choice pvsync_window_choice;
+extern struct pvsync_choice pvsync_pause_choice;
+extern struct pvsync_number pvsync_aple_start;
+extern struct pvsync_number pvsync_aple_min;
+extern struct pvsync_number pvsync_aple_max;
+extern struct pvsync_number pvsync_aple_step;
+extern struct pvsync_number pvsync_aple_epoch;
+extern struct pvsync_number pvsync_pause_cycles;
+extern struct pvsync_number pvsync_pause_gap_us;
+extern unsigned int pvsync_pause_measured;
 extern bool pvsync_hypercalls;
 extern bool pvsync_shootdown;
 extern unsigned int pvsync_spin_gap_us;
@@ -95,7 +146,18 @@ static inline u32 pvsync_number_of(const struct pvsync_number *number, u32 own)
 	return own ? own - 1 : READ_ONCE(number->now);
 }
 
+/* What a VM has whose own value is @own minus 1, if it has one. */
+static inline int pvsync_choice_of(const struct pvsync_choice *choice, u32 own)
+{
+	return own ? (int)(own - 1) : READ_ONCE(choice->now);
+}
+
+/* Longest text of a value, with the zero at its end. */
+#define PVSYNC_CHOICE_TEXT	32
+
 int pvsync_choose(const struct pvsync_choice *choice, const char *text);
+void pvsync_tell_choice(const struct pvsync_choice *choice, int value, char *text);
+u64 pvsync_thread_ns(struct pid *pid);
 int pvsync_parse_number(const struct pvsync_number *number, const char *text, u32 *value);
 
 #endif /* _LINUX_PVSYNC_HOST_H */

@@ -15,7 +15,15 @@ struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
 
+#include <linux/atomic.h>
+#include <linux/cache.h>
+#include <linux/mutex.h>
+#include <linux/spinlock_types.h>
+
+#include <linux/pvsync/aple.h>
 #include <linux/pvsync/count.h>
+#include <linux/pvsync/hvs.h>
+#include <linux/pvsync/pause.h>
 
 /* Ranges that a vCPU keeps until it flushes; with more to do, it flushes all. */
 #define PVSYNC_TLB_RANGES	8
@@ -103,11 +111,53 @@ struct pvsync_loan {
 };
 
 /**
+ * struct pvsync_spun - what the spins of a vCPU that reached its window have cost so far
+ * @spins: how many
+ * @windows: sum of the windows, cycles
+ * @handling_ns: time spent handling them, ns
+ * @pauses: intervals between PAUSE exits of one spin, whether it reached the window
+ * @timed: sum of these intervals, cycles
+ *
+ * All of it only grows. Written by the vCPU's thread, read by others without a lock.
+ */
+struct pvsync_spun {
+	u64		spins;
+	u64		windows;
+	u64		handling_ns;
+	u64		pauses;
+	u64		timed;
+};
+
+/**
+ * struct pvsync_window - for how long a vCPU may spin
+ * @now: its window, or what the spin that has just reached it counts for, cycles
+ * @stock: what stock KVM would have made of it, with the filter in software; cycles
+ * @pauses: @now in PAUSE instructions, for a processor that counts these
+ * @converted: the window that @pauses is of, cycles
+ * @worth: the worth of a PAUSE that @pauses is of, cycles
+ * @filter: the filter in software
+ */
+struct pvsync_window {
+	u32			now;
+	u32			stock;
+	u32			pauses;
+	u32			converted;
+	u32			worth;
+	struct pvsync_filter	filter;
+};
+
+/**
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
  * @yielding: its thread is giving its CPU to another vCPU
  * @yielding_ns: time that its last sign spent in yields, ns
+ * @spinning: its last sign is being handled
+ * @left: when its thread lost the CPU in the meantime, ns
+ * @away_ns: for how long it has not had one in all since the sign, ns
  * @looked_at: vCPUs that its last sign looked at
+ * @window: for how long it may spin
+ * @spun: what its spins have cost
+ * @waiter: its place among those that wait for a CPU; under the VM's @waiters_lock
  * @target: the vCPU that it last yielded to; the next three are of that yield
  * @cpu: where the target was queued
  * @switches: switches of that CPU so far
@@ -123,7 +173,14 @@ struct pvsync_vcpu {
 	u64		last_event;
 	bool		yielding;
 	u64		yielding_ns;
+	bool		spinning;
+	u64		left;
+	u64		away_ns;
 	unsigned int	looked_at;
+
+	struct pvsync_window window;
+	struct pvsync_spun spun;
+	struct pvsync_waiter waiter;
 
 	struct kvm_vcpu	*target;
 	int		cpu;
@@ -140,24 +197,95 @@ struct pvsync_vcpu {
 	u64		counters[PVSYNC_NR_COUNTERS];
 };
 
+/* Epochs of a VM that are kept for its debugfs. */
+#define PVSYNC_KEPT_EPOCHS	512
+
+/**
+ * struct pvsync_kept - an epoch that is over
+ * @ended: when, CLOCK_MONOTONIC, ns
+ * @epoch: what it was like
+ * @inefficiency: its inefficiency
+ * @next: the VM's window of the next one, cycles; 0 without a search
+ */
+struct pvsync_kept {
+	u64			ended;
+	struct pvsync_epoch	epoch;
+	u32			inefficiency;
+	u32			next;
+};
+
+/**
+ * struct pvsync_epochs - the epochs of a VM
+ * @window: the window that its search tries now, cycles
+ * @searching: enum pvsync_window_policy that the search is of; PVSYNC_WINDOW_KVM if
+ *	there is none
+ * @began: @spins at the begin of this epoch
+ * @spins: spins of its vCPUs that reached their windows
+ * @lock: guards the rest, and whoever ends an epoch
+ * @before: sums over the vCPUs at the begin of this epoch
+ * @cpu_before: CPU time of the VM then, ns
+ * @aple: the search
+ * @number: epochs that are over
+ * @kept: the latest of them, the one with number n at n % PVSYNC_KEPT_EPOCHS
+ *
+ * What every spin reads, what every spin writes, and what epochs write are apart.
+ */
+struct pvsync_epochs {
+	u32			window;
+	u32			searching;
+	u64			began;
+
+	atomic64_t		spins ____cacheline_aligned_in_smp;
+
+	struct mutex		lock ____cacheline_aligned_in_smp;
+	struct pvsync_spun	before;
+	u64			cpu_before;
+	struct pvsync_aple	aple;
+	u64			number;
+	struct pvsync_kept	kept[PVSYNC_KEPT_EPOCHS];
+};
+
 /**
  * struct pvsync_vm - the part of a VM
  * @candidate: its own enum pvsync_candidate plus 1; 0 for that of all
  * @yield: its own enum pvsync_yield plus 1; 0 for that of all
  * @extend: its own enum pvsync_extend plus 1; 0 for that of all
+ * @window: its own value of that parameter plus 1; 0 for that of all
+ * @pause: its own enum pvsync_pause plus 1; 0 for that of all
  * @extend_us: its own length of a loan plus 1, us; 0 for that of all
  * @extend_cap: its own cap plus 1, permille; 0 for that of all
+ * @aple_start: its own bounds of the search for a window, each plus 1, cycles; 0 for
+ *	that of all; so are the next three
+ * @aple_min: see there
+ * @aple_max: see there
+ * @aple_step: see there
+ * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
  * @period: begin of the period that @borrowed is of, ns
  * @borrowed: time that its vCPUs borrowed in it, ns
+ * @epochs: of its search for a window
+ * @waiters_lock: guards @waiters; taken within run queue locks, never around them
+ * @waiters: vCPUs that wait for a CPU
  */
 struct pvsync_vm {
-	u8		candidate;
-	u8		yield;
-	u8		extend;
+	u32		candidate;
+	u32		yield;
+	u32		extend;
+	u32		window;
+	u32		pause;
 	u32		extend_us;
 	u32		extend_cap;
+	u32		aple_start;
+	u32		aple_min;
+	u32		aple_max;
+	u32		aple_step;
+	u32		aple_epoch;
 	u64		period;
 	u64		borrowed;
+
+	struct pvsync_epochs epochs;
+
+	raw_spinlock_t	waiters_lock ____cacheline_aligned_in_smp;
+	struct pvsync_waiters waiters;
 };
 
 unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
@@ -180,7 +308,14 @@ void pvsync_candidate(struct kvm_vcpu *me);
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
 void pvsync_vcpu_put(struct kvm_vcpu *vcpu);
 void pvsync_ecs_forget(struct kvm_vcpu *vcpu);
+void pvsync_init_vm(struct kvm *kvm);
 void pvsync_create_vm_debugfs(struct kvm *kvm);
+
+/* Called, and there, in the modules of the vendors. */
+void pvsync_svm_load(struct kvm_vcpu *vcpu);
+void pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel);
+void pvsync_vmx_load(struct kvm_vcpu *vcpu);
+void pvsync_vmx_pause(struct kvm_vcpu *vcpu);
 
 #else
 
@@ -197,7 +332,13 @@ static inline void pvsync_candidate(struct kvm_vcpu *me) { }
 static inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void pvsync_vcpu_put(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_ecs_forget(struct kvm_vcpu *vcpu) { }
+static inline void pvsync_init_vm(struct kvm *kvm) { }
 static inline void pvsync_create_vm_debugfs(struct kvm *kvm) { }
+static inline void pvsync_svm_load(struct kvm_vcpu *vcpu) { }
+static inline void pvsync_vmx_load(struct kvm_vcpu *vcpu) { }
+
+#define pvsync_svm_pause(vcpu, in_kernel)	kvm_vcpu_on_spin(vcpu, in_kernel)
+#define pvsync_vmx_pause(vcpu)			kvm_vcpu_on_spin(vcpu, true)
 
 #define pvsync_hypercall(vcpu, nr, a0, a1, a2, a3)	(-KVM_ENOSYS)
 

@@ -4,9 +4,14 @@
  * debugfs:
  *
  *	candidate, yield,	a value of the parameter of that name, or "global":
- *	extend, extend_us,	the VM follows /sys/module/pvsync/parameters/
- *	extend_cap
+ *	window, pause,		the VM follows /sys/module/pvsync/parameters/
+ *	aple_start, aple_min,
+ *	aple_max, aple_step,
+ *	aple_epoch, extend,
+ *	extend_us, extend_cap
  *	counters		a line "name value" for each, the sum over its vCPUs
+ *	epochs			a line of heads and one for each of the latest epochs,
+ *				see window.c
  */
 #include <linux/debugfs.h>
 #include <linux/kvm_host.h>
@@ -19,11 +24,14 @@
 #include "spin.h"
 
 #define GLOBAL	"global"
-#define TEXT	16	/* what fits any value */
 
-static int own_show(struct seq_file *seq, const struct pvsync_choice *choice, u8 own)
+static int own_show(struct seq_file *seq, const struct pvsync_choice *choice, u32 own)
 {
-	seq_printf(seq, "%s\n", own ? choice->values[own - 1] : GLOBAL);
+	char text[PVSYNC_CHOICE_TEXT] = GLOBAL;
+
+	if (own)
+		pvsync_tell_choice(choice, own - 1, text);
+	seq_printf(seq, "%s\n", text);
 	return 0;
 }
 
@@ -38,10 +46,10 @@ static int get_text(char *text, size_t size, const char __user *buffer, size_t c
 	return 0;
 }
 
-static ssize_t own_write(struct pvsync_choice *choice, u8 *own,
+static ssize_t own_write(struct pvsync_choice *choice, u32 *own,
 			 const char __user *buffer, size_t count)
 {
-	char text[TEXT];
+	char text[PVSYNC_CHOICE_TEXT];
 	int err = get_text(text, sizeof(text), buffer, count);
 	int value;
 
@@ -70,7 +78,7 @@ static int own_number_show(struct seq_file *seq, const struct pvsync_number *num
 static ssize_t own_number_write(struct pvsync_number *number, u32 *own,
 				const char __user *buffer, size_t count)
 {
-	char text[TEXT];
+	char text[PVSYNC_CHOICE_TEXT];
 	int err = get_text(text, sizeof(text), buffer, count);
 	u32 value;
 
@@ -111,8 +119,15 @@ DEFINE_SHOW_STORE_ATTRIBUTE(field)
 OWN_CHOICE(candidate);
 OWN_CHOICE(yield);
 OWN_CHOICE(extend);
+OWN_CHOICE(window);
+OWN_CHOICE(pause);
 OWN_NUMBER(extend_us);
 OWN_NUMBER(extend_cap);
+OWN_NUMBER(aple_start);
+OWN_NUMBER(aple_min);
+OWN_NUMBER(aple_max);
+OWN_NUMBER(aple_step);
+OWN_NUMBER(aple_epoch);
 
 static int counters_show(struct seq_file *seq, void *unused)
 {
@@ -133,6 +148,33 @@ static int counters_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(counters);
 
+static int epochs_show(struct seq_file *seq, void *unused)
+{
+	return pvsync_epochs_show(seq, seq->private);
+}
+DEFINE_SHOW_ATTRIBUTE(epochs);
+
+static const struct {
+	const char			*name;
+	umode_t				mode;
+	const struct file_operations	*fops;
+} files[] = {
+	{ "candidate",	0600, &candidate_fops },
+	{ "yield",	0600, &yield_fops },
+	{ "window",	0600, &window_fops },
+	{ "pause",	0600, &pause_fops },
+	{ "aple_start",	0600, &aple_start_fops },
+	{ "aple_min",	0600, &aple_min_fops },
+	{ "aple_max",	0600, &aple_max_fops },
+	{ "aple_step",	0600, &aple_step_fops },
+	{ "aple_epoch",	0600, &aple_epoch_fops },
+	{ "extend",	0600, &extend_fops },
+	{ "extend_us",	0600, &extend_us_fops },
+	{ "extend_cap",	0600, &extend_cap_fops },
+	{ "counters",	0400, &counters_fops },
+	{ "epochs",	0400, &epochs_fops },
+};
+
 /**
  * pvsync_create_vm_debugfs - make the folder of a VM
  * @kvm: the VM; its debugfs folder exists, and goes before the VM does
@@ -142,12 +184,9 @@ DEFINE_SHOW_ATTRIBUTE(counters);
 void pvsync_create_vm_debugfs(struct kvm *kvm)
 {
 	struct dentry *dir = debugfs_create_dir("pvsync", kvm->debugfs_dentry);
+	unsigned int i;
 
 	pvsync_extend_by(pvsync_extend);
-	debugfs_create_file("candidate", 0600, dir, kvm, &candidate_fops);
-	debugfs_create_file("yield", 0600, dir, kvm, &yield_fops);
-	debugfs_create_file("extend", 0600, dir, kvm, &extend_fops);
-	debugfs_create_file("extend_us", 0600, dir, kvm, &extend_us_fops);
-	debugfs_create_file("extend_cap", 0600, dir, kvm, &extend_cap_fops);
-	debugfs_create_file("counters", 0400, dir, kvm, &counters_fops);
+	for (i = 0; i < ARRAY_SIZE(files); i++)
+		debugfs_create_file(files[i].name, files[i].mode, dir, kvm, files[i].fops);
 }

@@ -26,9 +26,7 @@ bool pvsync_extend(void);
 
 static inline int pvsync_extend_of(struct kvm *kvm)
 {
-	int own = READ_ONCE(kvm->arch.pvsync.extend);
-
-	return own ? own - 1 : READ_ONCE(pvsync_extend_choice.now);
+	return pvsync_choice_of(&pvsync_extend_choice, READ_ONCE(kvm->arch.pvsync.extend));
 }
 
 static inline u32 pvsync_extend_us_of(struct kvm *kvm)

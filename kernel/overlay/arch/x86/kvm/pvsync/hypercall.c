@@ -44,7 +44,7 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 	case PVSYNC_HC_HELP:
 		if (a0)
 			return -KVM_EINVAL;
-		pvsync_spin(vcpu);
+		pvsync_spin(vcpu, PVSYNC_SIGN_HELP, true);
 		return 0;
 	case PVSYNC_HC_TLB:
 		if (!pvsync_tlb_offered(vcpu))

@@ -18,6 +18,17 @@
 /* Policies by enum pvsync_candidate; without a function it is stock KVM's. */
 static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_FRIEBEL]	= pvsync_friebel_pick,
+	[PVSYNC_CANDIDATE_HVS]		= pvsync_hvs_pick,
+	[PVSYNC_CANDIDATE_CPTH_R]	= pvsync_hvs_pick,
+	[PVSYNC_CANDIDATE_CPTH_L]	= pvsync_hvs_pick,
+	[PVSYNC_CANDIDATE_CCH]		= pvsync_hvs_pick,
+	[PVSYNC_CANDIDATE_ECS]		= pvsync_hvs_pick,
+};
+
+static const enum pvsync_counter sign_counters[] = {
+	[PVSYNC_SIGN_HELP]	= PVSYNC_spin_help,
+	[PVSYNC_SIGN_FILTER]	= PVSYNC_spin_filter,
+	[PVSYNC_SIGN_SOFT]	= PVSYNC_spin_soft,
 };
 
 /**
@@ -44,37 +55,101 @@ static void yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
 	}
 }
 
-/**
- * pvsync_spin - a vCPU spins for too long
- * @me: the vCPU
- *
- * The entry for every sign of it. Nothing is allocated, no lock is held across
- * a yield, and the work is bounded by the number of vCPUs.
- *
- * Context: thread of @me, may sleep, as the yield may run something else.
- */
-void pvsync_spin(struct kvm_vcpu *me)
+static void yield_instead(struct kvm_vcpu *me, bool in_kernel)
 {
-	struct pvsync_vcpu *mine = &me->arch.pvsync;
 	pvsync_pick_fn pick = pick_fns[pvsync_candidate_of(me->kvm)];
-	u64 start = local_clock();
-
-	if (start - mine->last_event < READ_ONCE(pvsync_spin_gap_us) * NSEC_PER_USEC) {
-		pvsync_count_for(me, PVSYNC_spin_throttled, 1);
-		return;
-	}
-	pvsync_count_for(me, PVSYNC_spin_events, 1);
-	mine->yielding_ns = 0;
-	mine->looked_at = 0;
 
 	if (pick)
 		yield_to_picked(me, pick);
 	else
-		kvm_vcpu_on_spin(me, true);
+		kvm_vcpu_on_spin(me, in_kernel);
+}
 
-	mine->last_event = local_clock();
+/* A guest has nothing to gain from more of these; processors count for themselves. */
+static bool too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
+{
+	return sign == PVSYNC_SIGN_HELP &&
+	       now - me->arch.pvsync.last_event <
+	       READ_ONCE(pvsync_spin_gap_us) * NSEC_PER_USEC;
+}
+
+/* @start to @end, less @off; clocks of two CPUs may differ by a little. */
+static u64 time_of(u64 start, u64 end, u64 off)
+{
+	s64 ns = end - start - off;
+
+	return ns > 0 ? ns : 0;
+}
+
+/**
+ * pvsync_spin - a vCPU spins for too long
+ * @me: the vCPU
+ * @sign: what tells so
+ * @in_kernel: whether it is known to spin in its kernel
+ *
+ * The entry for every sign of it but the hypercalls of Hyper-V's and Xen's guests,
+ * which stock KVM answers. Nothing is allocated and no lock is held across a yield.
+ *
+ * While this runs, the vCPU spins for the policies: if it loses its CPU, by the yield
+ * or as its time is over, it is a lock waiter.
+ *
+ * Context: thread of @me, may sleep, as the yield may run something else.
+ */
+void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
+{
+	struct pvsync_vcpu *mine = &me->arch.pvsync;
+	u64 start = local_clock();
+	/* It may get a new one in the meantime. */
+	u32 window = mine->window.now;
+	u64 end;
+
+	if (too_soon(me, sign, start)) {
+		pvsync_count_for(me, PVSYNC_spin_throttled, 1);
+		return;
+	}
+	pvsync_count_for(me, PVSYNC_spin_events, 1);
+	pvsync_count_for(me, sign_counters[sign], 1);
+	mine->yielding_ns = 0;
+	mine->away_ns = 0;
+	mine->looked_at = 0;
+
+	WRITE_ONCE(mine->spinning, true);
+	yield_instead(me, in_kernel);
+	WRITE_ONCE(mine->spinning, false);
+
+	end = local_clock();
+	mine->last_event = end;
 	pvsync_count_for(me, PVSYNC_spin_candidates, mine->looked_at);
-	pvsync_count_for(me, PVSYNC_spin_ns, mine->last_event - start - mine->yielding_ns);
+	pvsync_count_for(me, PVSYNC_spin_ns, time_of(start, end, mine->yielding_ns));
+	if (sign != PVSYNC_SIGN_HELP)
+		pvsync_window_spun(me, window, time_of(start, end, mine->away_ns));
+}
+EXPORT_SYMBOL_GPL(pvsync_spin);
+
+/**
+ * pvsync_spin_waits - a vCPU's thread loses its CPU
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_spin_waits(struct kvm_vcpu *vcpu)
+{
+	if (unlikely(vcpu->arch.pvsync.spinning))
+		vcpu->arch.pvsync.left = local_clock();
+}
+
+/**
+ * pvsync_spin_goes_on - a vCPU's thread has a CPU again
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
+
+	if (unlikely(mine->spinning))
+		mine->away_ns += time_of(mine->left, local_clock(), 0);
 }
 
 /*

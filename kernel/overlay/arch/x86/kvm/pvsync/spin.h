@@ -4,13 +4,27 @@
 
 /*
  * A vCPU spins for too long: the mechanism (spin.c) is told so, asks the policy
- * that is in force for a vCPU to run instead, and yields to it.
+ * that is in force for a vCPU to run instead, and yields to it. How long is too long
+ * is another policy (window.c).
  */
 
 #include <linux/kvm_host.h>
 
+#include <linux/pvsync/count.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/kvm.h>
+
+/**
+ * enum pvsync_sign - what a vCPU's spinning is known by
+ * @PVSYNC_SIGN_HELP: its guest says so, by a hypercall
+ * @PVSYNC_SIGN_FILTER: its processor, as a pause loop exit or by a pause filter
+ * @PVSYNC_SIGN_SOFT: the pause filter in software
+ */
+enum pvsync_sign {
+	PVSYNC_SIGN_HELP,
+	PVSYNC_SIGN_FILTER,
+	PVSYNC_SIGN_SOFT,
+};
 
 /**
  * struct pvsync_search - one search for a vCPU to yield to
@@ -40,22 +54,43 @@ struct pvsync_search {
 typedef struct kvm_vcpu *(*pvsync_pick_fn)(struct kvm_vcpu *me, struct pvsync_search *search);
 
 struct kvm_vcpu *pvsync_friebel_pick(struct kvm_vcpu *me, struct pvsync_search *search);
+struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 
-void pvsync_spin(struct kvm_vcpu *me);
+void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel);
 void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu);
+void pvsync_spin_goes_on(struct kvm_vcpu *vcpu);
+void pvsync_spin_waits(struct kvm_vcpu *vcpu);
+
+void pvsync_hvs_load(struct kvm_vcpu *vcpu);
+void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_counter where);
+
+u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock);
+u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock);
+void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink);
+bool pvsync_window_reached(struct kvm_vcpu *vcpu);
+void pvsync_window_resume(struct kvm_vcpu *vcpu);
+void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns);
+int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm);
 
 static inline int pvsync_candidate_of(struct kvm *kvm)
 {
-	int own = READ_ONCE(kvm->arch.pvsync.candidate);
-
-	return own ? own - 1 : READ_ONCE(pvsync_candidate_choice.now);
+	return pvsync_choice_of(&pvsync_candidate_choice,
+				READ_ONCE(kvm->arch.pvsync.candidate));
 }
 
 static inline int pvsync_yield_of(struct kvm *kvm)
 {
-	int own = READ_ONCE(kvm->arch.pvsync.yield);
+	return pvsync_choice_of(&pvsync_yield_choice, READ_ONCE(kvm->arch.pvsync.yield));
+}
 
-	return own ? own - 1 : READ_ONCE(pvsync_yield_choice.now);
+static inline int pvsync_window_of(struct kvm *kvm)
+{
+	return pvsync_choice_of(&pvsync_window_choice, READ_ONCE(kvm->arch.pvsync.window));
+}
+
+static inline int pvsync_pause_of(struct kvm *kvm)
+{
+	return pvsync_choice_of(&pvsync_pause_choice, READ_ONCE(kvm->arch.pvsync.pause));
 }
 
 #endif /* _KVM_X86_PVSYNC_SPIN_H */

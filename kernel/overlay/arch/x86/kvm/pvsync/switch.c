@@ -18,6 +18,8 @@
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
+	pvsync_hvs_load(vcpu);
+	pvsync_spin_goes_on(vcpu);
 	pvsync_count_yields_to(vcpu, cpu);
 	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
 }
@@ -33,9 +35,11 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	enum pvsync_counter where;
 
 	pvsync_loan_end(vcpu);
+	pvsync_spin_waits(vcpu);
 	if (!vcpu->preempted)
 		return;
 	where = vcpu->arch.pvsync.yielding ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
+	pvsync_hvs_put(vcpu, where);
 	pvsync_ecs_tell(vcpu, true, true);
 }

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * For how long a vCPU may spin before its host is told: stock KVM's window, a fixed
+ * one, or one that is searched for, see <linux/pvsync/aple.h>; and the pause filter
+ * in software.
+ *
+ * A window is a number of cycles of the time stamp counter. VMX takes it as it is.
+ * SVM counts PAUSE instructions: each stands for as many cycles as it takes in a loop,
+ * which is measured when the host boots. The filter in software counts PAUSE exits,
+ * which take longer than whole windows; each stands for the paper's delta, 1,024
+ * cycles, so that the paper's windows are 4 to 32 of them.
+ *
+ * What spinning cost is needed in true time, to be compared with CPU time. A
+ * processor's spin lasts for the window. That of the filter in software lasts for
+ * as many PAUSE exits as the window has; how long these take is measured in each
+ * epoch, exit and entry included, from all spins.
+ *
+ * vCPUs take a new window up when they get a CPU or when a spin of theirs reaches
+ * the old one; nobody is interrupted for it.
+ *
+ *	vCPUs, at each spin			the one that ends the epoch
+ *	-------------------			---------------------------
+ *	[L]   window of the VM
+ *	[S]   own sums
+ *	[RmW] spins of the VM
+ *	      enough? then trylock ------->	[L] sums of all
+ *						[S] window of the VM
+ *						[S] begin of the next epoch
+ *
+ * So vCPUs share one counter, and no lock: who finds the lock taken goes on. The
+ * sums are read while others add to them. They only grow, and the next epoch begins
+ * with the very values with which this one has ended, so that nothing is lost.
+ */
+#include <linux/kvm_host.h>
+#include <linux/sched/clock.h>
+#include <linux/seq_file.h>
+#include <linux/timekeeping.h>
+
+#include <asm/tsc.h>
+
+#include "../x86.h"
+
+#include "count.h"
+#include "spin.h"
+
+/* Cycles that a PAUSE exit counts for in the filter in software. */
+#define SOFT_PAUSE	1024
+
+/* What one PAUSE counts for, cycles; not 0. */
+static u32 pause_worth(bool soft)
+{
+	return READ_ONCE(pvsync_pause_cycles.now) ?: (soft ? SOFT_PAUSE : pvsync_pause_measured);
+}
+
+/**
+ * pvsync_init_vm - a VM is created
+ * @kvm: the VM, all zero so far
+ *
+ * Context: may sleep.
+ */
+void pvsync_init_vm(struct kvm *kvm)
+{
+	mutex_init(&kvm->arch.pvsync.epochs.lock);
+	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
+}
+
+/* Least and most are parameters of their own, so they may be the wrong way round. */
+static struct pvsync_bounds bounds_of(struct kvm *kvm)
+{
+	struct pvsync_vm *vm = &kvm->arch.pvsync;
+	struct pvsync_bounds bounds = {
+		.start = pvsync_number_of(&pvsync_aple_start, READ_ONCE(vm->aple_start)),
+		.least = pvsync_number_of(&pvsync_aple_min, READ_ONCE(vm->aple_min)),
+		.most = pvsync_number_of(&pvsync_aple_max, READ_ONCE(vm->aple_max)),
+		.step = pvsync_number_of(&pvsync_aple_step, READ_ONCE(vm->aple_step)),
+	};
+
+	bounds.most = max(bounds.least, bounds.most);
+	return bounds;
+}
+
+static u32 searched(struct kvm *kvm, int policy)
+{
+	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_bounds bounds;
+
+	if (likely(READ_ONCE(epochs->searching) == policy))
+		return READ_ONCE(epochs->window);
+	/* The search begins with the next epoch. */
+	bounds = bounds_of(kvm);
+	return clamp(bounds.start, bounds.least, bounds.most);
+}
+
+/**
+ * pvsync_window - for how long a vCPU may spin from now on
+ * @vcpu: the vCPU
+ * @stock: how long stock KVM would let it, cycles
+ *
+ * Context: thread of @vcpu.
+ *
+ * Return: cycles.
+ */
+u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock)
+{
+	int policy = pvsync_window_of(vcpu->kvm);
+	u32 window = stock;
+
+	switch (pvsync_choice_index(policy)) {
+	case PVSYNC_WINDOW_FIXED:
+		window = pvsync_choice_number(policy);
+		break;
+	case PVSYNC_WINDOW_APLE:
+	case PVSYNC_WINDOW_STEADY:
+		window = searched(vcpu->kvm, policy);
+		break;
+	}
+	vcpu->arch.pvsync.window.now = window;
+	return window;
+}
+EXPORT_SYMBOL_GPL(pvsync_window);
+
+/**
+ * pvsync_window_pauses - for how many PAUSEs a vCPU may spin from now on
+ * @vcpu: the vCPU
+ * @stock: for how many stock KVM would let it, at most 65,535
+ *
+ * Context: thread of @vcpu.
+ *
+ * Return: PAUSEs, 1 to 65,535 unless it is @stock.
+ */
+u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock)
+{
+	struct pvsync_window *mine = &vcpu->arch.pvsync.window;
+	u32 worth = pause_worth(false);
+	u32 window = pvsync_window(vcpu, stock * worth);
+
+	if (window == stock * worth)
+		return stock;
+	if (window != mine->converted || worth != mine->worth) {
+		mine->converted = window;
+		mine->worth = worth;
+		mine->pauses = clamp(window / worth, 1U, (u32)U16_MAX);
+	}
+	mine->now = mine->pauses * worth;
+	return mine->pauses;
+}
+EXPORT_SYMBOL_GPL(pvsync_window_pauses);
+
+/**
+ * pvsync_window_soft - for how long a vCPU with the filter in software may spin
+ * @vcpu: the vCPU
+ * @shrink: it comes from waiting for a CPU
+ *
+ * Stock KVM has no window on such processors; what it would do with one is what it
+ * does on those of Intel, whose window is in cycles, too.
+ *
+ * Context: thread of @vcpu.
+ */
+void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink)
+{
+	struct pvsync_window *mine = &vcpu->arch.pvsync.window;
+
+	if (shrink || !mine->stock)
+		mine->stock = __shrink_ple_window(mine->stock, KVM_VMX_DEFAULT_PLE_WINDOW,
+						  KVM_DEFAULT_PLE_WINDOW_SHRINK,
+						  KVM_VMX_DEFAULT_PLE_WINDOW);
+	pvsync_window(vcpu, mine->stock);
+}
+EXPORT_SYMBOL_GPL(pvsync_window_soft);
+
+/* As stock KVM does it: before it yields, so that the window shrinks again if it can. */
+static void grow_stock(struct pvsync_window *mine)
+{
+	mine->stock = __grow_ple_window(mine->stock, KVM_VMX_DEFAULT_PLE_WINDOW,
+					KVM_DEFAULT_PLE_WINDOW_GROW,
+					KVM_VMX_DEFAULT_PLE_WINDOW_MAX);
+}
+
+/* Only the thread of the vCPU adds, so nothing is lost; others only read. */
+static void add(u64 *sum, u64 amount)
+{
+	WRITE_ONCE(*sum, *sum + amount);
+}
+
+/**
+ * pvsync_window_reached - a PAUSE exit, for the filter in software
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu.
+ *
+ * Return: true if the vCPU has spun for its whole window; then pvsync_window_resume()
+ * is called when it goes on.
+ */
+bool pvsync_window_reached(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
+	u64 gap = (u64)READ_ONCE(pvsync_pause_gap_us.now) * tsc_khz / 1000;
+	struct pvsync_pause_seen seen;
+
+	seen = pvsync_filter_pause(&mine->window.filter, rdtsc(), gap, pause_worth(true),
+				   mine->window.now);
+	pvsync_count_for(vcpu, PVSYNC_pause_exits, 1);
+	if (seen.first)
+		pvsync_count_for(vcpu, PVSYNC_pause_spins, 1);
+	if (seen.since) {
+		pvsync_count_for(vcpu, PVSYNC_pause_cycles, seen.since);
+		add(&mine->spun.timed, seen.since);
+		add(&mine->spun.pauses, 1);
+	}
+	if (!seen.reached)
+		return false;
+	/* It may be more than the window: whole PAUSEs. */
+	mine->window.now = min_t(u64, seen.reached, U32_MAX);
+	grow_stock(&mine->window);
+	return true;
+}
+EXPORT_SYMBOL_GPL(pvsync_window_reached);
+
+/**
+ * pvsync_window_resume - a vCPU that had spun for its whole window goes on
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu.
+ */
+void pvsync_window_resume(struct kvm_vcpu *vcpu)
+{
+	pvsync_window_soft(vcpu, false);
+	pvsync_filter_resume(&vcpu->arch.pvsync.window.filter, rdtsc());
+}
+EXPORT_SYMBOL_GPL(pvsync_window_resume);
+
+/* Epochs */
+
+static void sum_spun(struct kvm *kvm, struct pvsync_spun *sum, u64 *cpu_ns)
+{
+	struct kvm_vcpu *vcpu;
+	unsigned long i;
+
+	*sum = (struct pvsync_spun) { };
+	*cpu_ns = 0;
+	kvm_for_each_vcpu(i, vcpu, kvm) {
+		const struct pvsync_spun *his = &vcpu->arch.pvsync.spun;
+
+		sum->spins += READ_ONCE(his->spins);
+		sum->windows += READ_ONCE(his->windows);
+		sum->handling_ns += READ_ONCE(his->handling_ns);
+		sum->pauses += READ_ONCE(his->pauses);
+		sum->timed += READ_ONCE(his->timed);
+		rcu_read_lock();
+		*cpu_ns += pvsync_thread_ns(rcu_dereference(vcpu->pid));
+		rcu_read_unlock();
+	}
+}
+
+static u64 cycles_to_ns(u64 cycles)
+{
+	return pvsync_scale(cycles, NSEC_PER_MSEC, tsc_khz);
+}
+
+/* What has been added since the last call. */
+static void measure(struct kvm *kvm, struct pvsync_epoch *epoch)
+{
+	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	const struct pvsync_spun *before = &epochs->before;
+	struct pvsync_spun now;
+	u64 cpu_ns, spun, pauses, timed;
+
+	sum_spun(kvm, &now, &cpu_ns);
+	pauses = now.pauses - before->pauses;
+	timed = now.timed - before->timed;
+	spun = pvsync_spun_cycles(now.windows - before->windows, pauses ?: now.pauses,
+				  pauses ? timed : now.timed, pause_worth(true));
+	*epoch = (struct pvsync_epoch) {
+		.spins = now.spins - before->spins,
+		.windows = now.windows - before->windows,
+		.spun_ns = cycles_to_ns(spun),
+		.handling_ns = now.handling_ns - before->handling_ns,
+		/* A vCPU that is another thread's now may have had less than before. */
+		.cpu_ns = cpu_ns > epochs->cpu_before ? cpu_ns - epochs->cpu_before : 0,
+	};
+	epochs->before = now;
+	epochs->cpu_before = cpu_ns;
+}
+
+/* The window of the next epoch, cycles; 0 if the policy does not search. */
+static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 inefficiency)
+{
+	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_bounds bounds = bounds_of(kvm);
+	int policy = pvsync_window_of(kvm);
+	u32 window;
+
+	if (policy != PVSYNC_WINDOW_APLE && policy != PVSYNC_WINDOW_STEADY) {
+		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
+		return 0;
+	}
+	if (epochs->searching != policy)
+		window = pvsync_aple_begin(&epochs->aple, &bounds);
+	else if (!epoch->cpu_ns)
+		window = epochs->window;	/* It says nothing; once more. */
+	else if (policy == PVSYNC_WINDOW_STEADY)
+		window = pvsync_steady_next(&epochs->aple, &bounds, inefficiency);
+	else
+		window = pvsync_aple_next(&epochs->aple, &bounds, inefficiency);
+	WRITE_ONCE(epochs->window, window);
+	WRITE_ONCE(epochs->searching, policy);
+	return window;
+}
+
+static void end_epoch(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_epochs *epochs = &vcpu->kvm->arch.pvsync.epochs;
+	struct pvsync_kept *kept = &epochs->kept[epochs->number % PVSYNC_KEPT_EPOCHS];
+	struct pvsync_epoch *epoch = &kept->epoch;
+
+	measure(vcpu->kvm, epoch);
+	kept->ended = ktime_get_ns();
+	kept->inefficiency = pvsync_inefficiency(epoch);
+	kept->next = steer(vcpu->kvm, epoch, kept->inefficiency);
+	epochs->number++;
+
+	pvsync_count_for(vcpu, PVSYNC_epochs, 1);
+	pvsync_count_for(vcpu, PVSYNC_epoch_spun_ns, epoch->spun_ns);
+	pvsync_count_for(vcpu, PVSYNC_epoch_handling_ns, epoch->handling_ns);
+	pvsync_count_for(vcpu, PVSYNC_epoch_cpu_ns, epoch->cpu_ns);
+}
+
+static bool is_over(struct kvm *kvm, u64 spins)
+{
+	struct pvsync_vm *vm = &kvm->arch.pvsync;
+
+	return spins - READ_ONCE(vm->epochs.began) >=
+	       pvsync_number_of(&pvsync_aple_epoch, READ_ONCE(vm->aple_epoch));
+}
+
+/**
+ * pvsync_window_spun - a vCPU has spun for its whole window, and was handled
+ * @vcpu: the vCPU
+ * @window: the window that it reached, cycles
+ * @handling_ns: how long that took, ns
+ *
+ * Epochs are measured with all policies, so that what they cost can be compared.
+ *
+ * Context: thread of @vcpu, may sleep.
+ */
+void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns)
+{
+	struct pvsync_epochs *epochs = &vcpu->kvm->arch.pvsync.epochs;
+	struct pvsync_spun *spun = &vcpu->arch.pvsync.spun;
+	u64 spins;
+
+	pvsync_count_for(vcpu, PVSYNC_spin_windows, window);
+	pvsync_count_for(vcpu, PVSYNC_spin_handling_ns, handling_ns);
+	add(&spun->spins, 1);
+	add(&spun->windows, window);
+	add(&spun->handling_ns, handling_ns);
+
+	if (likely(!is_over(vcpu->kvm, atomic64_inc_return(&epochs->spins))))
+		return;
+	if (!mutex_trylock(&epochs->lock))
+		return;
+	/* Another one may have ended it just before. */
+	spins = atomic64_read(&epochs->spins);
+	if (is_over(vcpu->kvm, spins)) {
+		end_epoch(vcpu);
+		WRITE_ONCE(epochs->began, spins);
+	}
+	mutex_unlock(&epochs->lock);
+}
+
+static void show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kept *kept)
+{
+	const struct pvsync_epoch *epoch = &kept->epoch;
+	u64 window = epoch->spins ? div64_u64(epoch->windows, epoch->spins) : 0;
+
+	seq_printf(seq, "%llu %llu %llu %llu %u %llu %llu %llu %u\n", number, kept->ended,
+		   epoch->spins, window, kept->inefficiency, epoch->spun_ns,
+		   epoch->handling_ns, epoch->cpu_ns, kept->next);
+}
+
+/**
+ * pvsync_epochs_show - the latest epochs of a VM, for its debugfs
+ * @seq: where they are shown
+ * @kvm: the VM
+ *
+ * A line of heads, and a line for each, from the first on.
+ *
+ * Context: may sleep.
+ *
+ * Return: 0.
+ */
+int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm)
+{
+	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	u64 number;
+
+	seq_puts(seq, "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next\n");
+	mutex_lock(&epochs->lock);
+	number = epochs->number - min_t(u64, epochs->number, PVSYNC_KEPT_EPOCHS);
+	for (; number < epochs->number; number++)
+		show_epoch(seq, number, &epochs->kept[number % PVSYNC_KEPT_EPOCHS]);
+	mutex_unlock(&epochs->lock);
+	return 0;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Windows of SVM: the pause filter of the processor, or that in software where it
+ * has none. Part of kvm-amd.
+ */
+#include <linux/kvm_host.h>
+
+#include <asm/cpufeature.h>
+
+#include "../svm/svm.h"
+#include "../x86.h"
+
+#include "spin.h"
+
+/* As KVM needs it: a processor without a threshold would count all PAUSEs alike. */
+static bool has_filter(void)
+{
+	return boot_cpu_has(X86_FEATURE_PAUSEFILTER) && boot_cpu_has(X86_FEATURE_PFTHRESHOLD);
+}
+
+/* Whether the VM's PAUSEs are to exit, at the end of a window or each of them. */
+static bool wants_exits(struct kvm *kvm)
+{
+	switch (pvsync_pause_of(kvm)) {
+	case PVSYNC_PAUSE_OFF:
+		return false;
+	case PVSYNC_PAUSE_SOFT:
+		return !kvm_pause_in_guest(kvm) || !has_filter();
+	default:
+		return !kvm_pause_in_guest(kvm);
+	}
+}
+
+static void set_exits(struct vcpu_svm *svm, bool wanted)
+{
+	if (vmcb_is_intercept(&svm->vmcb01.ptr->control, INTERCEPT_PAUSE) == wanted)
+		return;
+	if (wanted)
+		svm_set_intercept(svm, INTERCEPT_PAUSE);
+	else
+		svm_clr_intercept(svm, INTERCEPT_PAUSE);
+}
+
+static void set_window(struct vcpu_svm *svm)
+{
+	struct vmcb_control_area *control = &svm->vmcb->control;
+	u32 pauses = pvsync_window_pauses(&svm->vcpu, control->pause_filter_count);
+
+	if (pauses == control->pause_filter_count)
+		return;
+	control->pause_filter_count = pauses;
+	vmcb_mark_dirty(svm->vmcb, VMCB_INTERCEPTS);
+}
+
+/**
+ * pvsync_svm_load - a vCPU's thread runs; stock KVM has chosen its window
+ * @vcpu: the vCPU
+ *
+ * What a guest of this guest has is what its own host chose, see
+ * nested_vmcb02_prepare_control(); it is left.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_svm_load(struct kvm_vcpu *vcpu)
+{
+	struct vcpu_svm *svm = to_svm(vcpu);
+	bool wanted = wants_exits(vcpu->kvm);
+
+	set_exits(svm, wanted);
+	if (!wanted)
+		return;
+	if (kvm_pause_in_guest(vcpu->kvm))
+		pvsync_window_soft(vcpu, vcpu->scheduled_out);
+	else if (!is_guest_mode(vcpu))
+		set_window(svm);
+}
+
+/**
+ * pvsync_svm_pause - a PAUSE exit
+ * @vcpu: the vCPU
+ * @in_kernel: whether it is known to be in its kernel
+ *
+ * Context: thread of @vcpu, may sleep.
+ */
+void pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel)
+{
+	if (!kvm_pause_in_guest(vcpu->kvm)) {
+		pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, in_kernel);
+		set_window(to_svm(vcpu));
+	} else if (pvsync_window_reached(vcpu)) {
+		pvsync_spin(vcpu, PVSYNC_SIGN_SOFT, in_kernel);
+		pvsync_window_resume(vcpu);
+	}
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Windows of VMX: its pause loop exits. Part of kvm-intel. */
+#include <linux/kvm_host.h>
+
+#include "../vmx/vmx.h"
+#include "../x86.h"
+
+#include "spin.h"
+
+static void set_window(struct kvm_vcpu *vcpu)
+{
+	struct vcpu_vmx *vmx = to_vmx(vcpu);
+	u32 window = U32_MAX;	/* More than a second, and no vCPU runs for that long. */
+
+	if (pvsync_pause_of(vcpu->kvm) != PVSYNC_PAUSE_OFF)
+		window = pvsync_window(vcpu, vmx->ple_window);
+	if (window == vmx->ple_window)
+		return;
+	vmx->ple_window = window;
+	vmx->ple_window_dirty = true;
+}
+
+/**
+ * pvsync_vmx_load - a vCPU's thread runs; stock KVM has chosen its window
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_vmx_load(struct kvm_vcpu *vcpu)
+{
+	if (!kvm_pause_in_guest(vcpu->kvm))
+		set_window(vcpu);
+}
+
+/**
+ * pvsync_vmx_pause - a pause loop exit
+ * @vcpu: the vCPU, in its kernel: processors do not detect loops elsewhere
+ *
+ * Context: thread of @vcpu, may sleep.
+ */
+void pvsync_vmx_pause(struct kvm_vcpu *vcpu)
+{
+	pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, true);
+	if (!kvm_pause_in_guest(vcpu->kvm))
+		set_window(vcpu);
+}
