@@ -45,6 +45,12 @@ def number_in(file: str, name: str) -> int | None:
     return None
 
 
+def put(file: Path, text: str) -> None:
+    """Write to a kernel's file at once: a buffer would write what was refused again."""
+    with file.open("wb", buffering=0) as raw:
+        raw.write(text.encode())
+
+
 def die_with_parent() -> None:
     """Runs in a child before exec: it may not outlive this process."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -246,7 +252,7 @@ class Daemon:
 
     async def op_write(self, path: str, text: str) -> dict[str, Any]:
         """Write `text` to an existing file such as a kernel parameter."""
-        Path(path).write_text(text)
+        put(Path(path), text)
         return {}
 
     async def op_copy(self, source: str, path: str, size: int) -> dict[str, Any]:
@@ -339,7 +345,7 @@ class Daemon:
         if not files:
             raise Failure(f"there is no folder of guest {name} in {VMS}")
         for file in files:
-            file.write_text(value)
+            put(file, value)
         return {}
 
     async def op_round(self, guests: list[str], tag: str, command: str, timeout: float,
