@@ -27,7 +27,13 @@ OBJECTS = (
 """Files with a hook, and users of every operation behind one: lock, trylock, is_locked,
 value_unlocked."""
 KVM = "arch/x86/kvm/"
-KVM_OBJECTS = ("arch/x86/kvm/x86.o", "arch/x86/kvm/debugfs.o", "virt/kvm/kvm_main.o")
+KVM_OBJECTS = (
+    "arch/x86/kvm/x86.o",
+    "arch/x86/kvm/debugfs.o",
+    "arch/x86/kvm/svm/svm.o",
+    "arch/x86/kvm/vmx/vmx.o",
+    "virt/kvm/kvm_main.o",
+)
 """The same, in a folder that can only be built as a whole."""
 
 HOOKED = (OBJECTS[0], "arch/x86/mm/tlb.o", *OBJECTS[-6:], *KVM_OBJECTS)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""APPLES: what tells that a vCPU spins, windows, choices, and a VM's own parameters."""
+
+import json
+
+import pytest
+
+from tests.kernel.conftest import HERE, Lab, Result
+
+SPIN = "for i in 1 2 3; do hackbench -g 4 -l 100 >/dev/null; done"
+VMS = 2
+PICKS = ("pick_resource", "pick_lock", "pick_yielded", "pick_section")
+LISTS = ("hvs", "cpth-r", "cpth-l", "cch", "ecs-candidate", "apples-own")
+"""Schemes whose choice is from the lists of hvs.c."""
+WINDOWS = {
+    "ple-kvm": (4096, 1 << 22),
+    "fixed-4096": (4096, 4096),
+    "fixed-32768": (32768, 32768),
+    "apples-own": (1024, 16384),
+    "aple-steady-100": (4096, 32768),
+}
+"""Least and largest mean window, cycles."""
+
+
+def host(result: Result, scheme: str) -> dict[str, int]:
+    """The host's counters while the guests of a scheme ran."""
+    return dict(result.cell(scheme, VMS)["observed"]["host"])
+
+
+def told(seen: dict[str, int]) -> int:
+    """Signs of spinning by a pause filter, the processor's or that in software."""
+    return seen["spin_filter"] + seen["spin_soft"]
+
+
+def test_every_window_and_choice(lab: Lab) -> None:
+    result = lab(str(HERE / "apples.toml"), "--cmd", SPIN)
+    assert result.status == 0, result.output
+    check_switched_off(result)
+    for scheme, (least, most) in WINDOWS.items():
+        check_window(host(result, scheme), scheme, least, most)
+    for scheme in LISTS:
+        check_lists(host(result, scheme), scheme)
+    seen = host(result, "aple-friebel")
+    assert seen["spin_candidates"] > 0 and seen["yield_attempted"] > 0, seen
+    assert not any(seen[name] for name in (*PICKS, "pick_none")), seen
+    check_epochs(result)
+
+
+def check_switched_off(result: Result) -> None:
+    """By default the filter in software and the lists do nothing; with `off`, nothing tells."""
+    seen = host(result, "qspinlock")
+    unused = (*PICKS, "pick_none", "pause_exits", "pause_spins", "spin_soft", "spin_help")
+    assert not any(seen[name] for name in unused), seen
+    seen = host(result, "ple-off")
+    assert told(seen) == 0 and seen["pause_exits"] == 0, seen
+
+
+def check_window(seen: dict[str, int], scheme: str, least: int, most: int) -> None:
+    """Spins are told of and counted once, and were as long as the policy wants them."""
+    assert told(seen) > 0, f"{scheme}: nothing told that a vCPU spins"
+    assert told(seen) + seen["spin_help"] == seen["spin_events"], f"{scheme}: {seen}"
+    mean = seen["spin_windows"] / told(seen)
+    # vCPUs take a window up when they get a CPU; a processor counts whole PAUSEs.
+    assert 0.9 * least <= mean <= 1.1 * most, f"{scheme}: mean window {mean}, {seen}"
+    assert seen["spin_handling_ns"] > 0, f"{scheme}: {seen}"
+    if seen["spin_soft"]:
+        assert seen["pause_exits"] >= seen["spin_soft"] > 0, f"{scheme}: {seen}"
+        assert seen["pause_spins"] > 0 and seen["pause_cycles"] > 0, f"{scheme}: {seen}"
+
+
+def check_lists(seen: dict[str, int], scheme: str) -> None:
+    """vCPUs were chosen from the lists; what the guest says is for `ecs` alone."""
+    assert sum(seen[name] for name in PICKS) > 0, f"{scheme}: {seen}"
+    assert seen["yield_attempted"] >= seen["yield_ran"], f"{scheme}: {seen}"
+    assert seen["yield_attempted"] > 0, f"{scheme}: {seen}"
+    if scheme != "ecs-candidate":
+        assert seen["pick_section"] == 0, f"{scheme}: {seen}"
+
+
+def epochs(result: Result, scheme: str) -> list[dict[str, int]]:
+    """The lines of the VMs' files `epochs` after the runs of a scheme."""
+    found = []
+    for line in (result.directory / "runs.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        if run["scheme"] != scheme or not run["valid"]:
+            continue
+        folder = (result.directory / run["guests"][0]["output"]).parent
+        lines: list[str] = []
+        for text in (folder / "host.after.txt").read_text().splitlines():
+            if text.startswith("==> "):
+                lines = [text] if text.endswith("/epochs <==") else []
+            elif lines and not text:
+                lines = []
+            elif lines:
+                lines.append(text)
+                if len(lines) > 2:
+                    numbers = map(int, text.split())
+                    found.append(dict(zip(lines[1].split(), numbers, strict=True)))
+    return found
+
+
+def check_epochs(result: Result) -> None:
+    """A VM's own bounds hold for every window that its search tried."""
+    seen = host(result, "apples-own")
+    assert seen["epochs"] > 0 and seen["epoch_cpu_ns"] > 0 and seen["epoch_spun_ns"] > 0, seen
+    kept = epochs(result, "apples-own")
+    assert kept, "no VM has kept an epoch"
+    for one in kept:
+        assert one["spins"] > 0 and one["cpu_ns"] > 0, one
+        assert one["next"] == 0 or 1024 <= one["next"] <= 16384, one
+    assert any(one["next"] for one in kept), kept
+    # With stock windows epochs are measured, and nothing is searched for.
+    assert all(one["next"] == 0 for one in epochs(result, "ple-kvm"))
+
+
+@pytest.mark.parametrize(("scheme", "parameter", "line"), [
+    ("window-wrong", "window", "window (fixed:N) does not have that value"),
+    ("window-unknown", "window", "window does not have that value"),
+    ("aple-min-wrong", "vm.aple_min", "aple_min does not have that value"),
+    ("pause-unknown", "pause", "pause does not have that value"),
+])
+def test_wrong_values_are_refused(lab: Lab, scheme: str, parameter: str, line: str) -> None:
+    result = lab(str(HERE / "apples.toml"), "--schemes", scheme, "--vms", "1")
+    assert result.status == 1, result.output
+    said = f"host parameter {parameter} of scheme {scheme} cannot be set: [Errno 22]"
+    assert said in result.output
+    logs = "".join(log.read_text(errors="replace")
+                   for log in result.directory.glob("boots/*/host-console.log"))
+    tried = (result.directory / "runs.jsonl").read_text().count(said)
+    assert logs.count(f"pvsync: {line}, it stays as it is; use ") == tried > 0, logs
