@@ -130,7 +130,7 @@ def test_bad_overrides(change: Overrides, message: str) -> None:
 
 
 def test_unknown_experiment() -> None:
-    with pytest.raises(UsageError, match=r"'lcoks', did you mean 'locks'\? \(known: aa, busted"):
+    with pytest.raises(UsageError, match=r"'lcoks', did you mean 'locks'\? \(known: aa, aple"):
         config.experiment("lcoks")
     with pytest.raises(UsageError, match=r"no file nowhere/x\.toml"):
         config.experiment("nowhere/x.toml")
