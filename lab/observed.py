@@ -13,8 +13,9 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab import flushes, preemptions, stats
+from lab import epochs, flushes, preemptions, stats
 from lab.counters import add, each_grown, grown, pairs, percent, ratio, rows
+from lab.epochs import Trace
 from lab.flushes import Timed
 from lab.guest import guest_group
 from lab.model import Observe, Preemptions, RunRecord, Which
@@ -70,19 +71,21 @@ def cpu_file(guest: str) -> str:
     return f"{CGROUPS}/{guest_group(guest)}/cpu.stat"
 
 
-def vm_file(folder: str) -> str:
+def vm_file(folder: str, name: str = "counters") -> str:
     """File of the host with a VM's own counters, given the VM's debugfs folder."""
-    return f"{folder}/pvsync/counters"
+    return f"{folder}/pvsync/{name}"
 
 
-def host_snapshot(guests: Mapping[str, str]) -> str:
-    """Command of the host's snapshot, with what CPU time these guests got, and their counters.
+def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
+    """Command of the host's snapshot: its counters, these guests' CPU time and own counters.
 
+    That "after" a run also has their latest epochs, which say when they were.
     `guests` is name to debugfs folder of the VM, empty when there is none.
     """
-    own = [f"printf '\\n==> %s <==\\n' {shlex.quote(f'{VMS}{guest}/counters')};"
-           f" cat {shlex.quote(vm_file(folder))} 2>/dev/null"
-           for guest, folder in guests.items() if folder]
+    files = ("counters",) if when == "before" else ("epochs", "counters")
+    own = [f"printf '\\n==> %s <==\\n' {shlex.quote(f'{VMS}{guest}/{file}')};"
+           f" cat {shlex.quote(vm_file(folder, file))} 2>/dev/null"
+           for guest, folder in guests.items() if folder for file in files]
     return "; ".join((_command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 
 
@@ -106,6 +109,8 @@ class Snapshot:
     flushes: Timed | None = None
     vms: dict[str, dict[str, int]] = field(default_factory=dict)
     """Guest to the host's counters of its VM."""
+    epochs: dict[str, Trace] = field(default_factory=dict)
+    """Guest to the latest epochs of its VM."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,8 @@ class Change:
     cpu_usec: dict[str, int | None]
     flushes: Timed | None = None
     vms: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    epochs: dict[str, Trace] = field(default_factory=dict)
+    """All that the later one has."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,8 @@ class Observation:
     """The host's counters of each VM."""
     samples: Samples | None = None
     """None without windows."""
+    epochs: tuple[Trace, ...] = ()
+    """Of each VM, those that ended meanwhile; empty when unknown."""
 
 
 def parse(text: str) -> Snapshot:
@@ -154,11 +163,15 @@ def parse(text: str) -> Snapshot:
     cpu_usec: dict[str, int] = {}
     timed: Timed | None = None
     vms: dict[str, dict[str, int]] = {}
+    traces: dict[str, Trace] = {}
     found = _sections(text)
     for path, lines in found.items():
         folder, _, name = path.rpartition("/")
         if name == "counters" and folder.startswith(VMS):
             vms[folder.removeprefix(VMS)] = pairs(lines)
+        elif name == "epochs" and folder.startswith(VMS):
+            if trace := epochs.parse(lines):
+                traces[folder.removeprefix(VMS)] = trace
         elif name == "counters":
             counters = pairs(lines)
         elif name == "lock_waits":
@@ -167,7 +180,7 @@ def parse(text: str) -> Snapshot:
             timed = flushes.parse(lines)
         elif name == "cpu.stat" and (used := pairs(lines).get("usage_usec")) is not None:
             cpu_usec[folder.rpartition("/")[2]] = used
-    return Snapshot(counters, waits, cpu_usec, timed, vms)
+    return Snapshot(counters, waits, cpu_usec, timed, vms, traces)
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -199,6 +212,7 @@ def between(before: Snapshot, after: Snapshot) -> Change:
         flushes=flushes.between(before.flushes, after.flushes),
         vms={name: each_grown(before.vms.get(name, {}), after.vms.get(name, {}))
              for name in {**before.vms, **after.vms}},
+        epochs=after.epochs,
     )
 
 
@@ -238,6 +252,7 @@ def observation(run: RunRecord, change: Callable[[str], Change], measured: Colle
         flushes=tuple(one.flushes for name, one in changes.items() if name in measured),
         vms=tuple(host.vms.get(name, {}) for name in changes),
         samples=samples,
+        epochs=tuple(epochs.during(run, host.epochs.get(name, ())) for name in changes),
     )
 
 
@@ -292,6 +307,29 @@ def spin_figures(seen: Observation) -> tuple[float | None, ...]:
         count("yield_denied"),
         percent(count("spin_ns"), 1e9 * seen.pcpu_s),
         percent(share_deviation(seen), 1),
+    )
+
+
+PAUSE_FIGURES = ("spins/s", "window", "handling us", "epochs", "inefficiency %", "PAUSEs/spin",
+                 "cycles/PAUSE", "resource %", "lock %", "yielded %", "section %", "nobody %")
+"""What `pause_figures` gives."""
+
+
+def pause_figures(seen: Observation) -> tuple[float | None, ...]:
+    """What pause filters told the host, and whom it chose from its lists."""
+    count = seen.host.get
+    told = add((count("spin_filter"), count("spin_soft")))
+    handling = count("spin_handling_ns")
+    picks = [count(f"pick_{kind}") for kind in ("resource", "lock", "yielded", "section", "none")]
+    return (
+        ratio(told, seen.seconds),
+        ratio(count("spin_windows"), told),
+        ratio(None if handling is None else handling / 1e3, told),
+        count("epochs"),
+        percent(add((count("epoch_spun_ns"), count("epoch_handling_ns"))), count("epoch_cpu_ns")),
+        ratio(count("pause_exits"), count("pause_spins")),
+        ratio(count("pause_cycles"), count("pause_exits")),
+        *(percent(one, add(picks)) for one in picks),
     )
 
 

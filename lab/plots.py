@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from lab import flushes, observed, preemptions, stats, windows
+from lab.epochs import Trace
 from lab.model import Workload
 from lab.observed import Waits
 from lab.summary import Summary, per_guest, relative_load
@@ -67,6 +68,7 @@ def plots(summary: Summary) -> list[Plot]:
         found += _flush_plots(summary, workload)
         found += _preemption_plots(summary, workload)
         found += _window_plots(summary, workload)
+        found += _epoch_plots(summary, workload)
     return found
 
 
@@ -366,6 +368,48 @@ def _window_lines(upper: Axes, lower: Axes, runs: list[Samples], label: str, col
         low, middle, high = np.percentile(values, [25, 50, 75], axis=0)
         axes.plot(times, middle, color=colour, linewidth=1.4, label=label)
         axes.fill_between(times, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _epoch_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """Windows of the first VM, and what it wasted, from epoch to epoch of a run."""
+    found = []
+    for vms in summary.results.manifest.vms:
+        traces = {label: _longest_trace(summary, workload, label, vms)
+                  for label in _labels(summary)}
+        if not any(traces.values()):
+            continue
+
+        def draw(figure: Figure, traces: dict[str, Trace] = traces) -> None:
+            upper, lower = figure.subplots(2, 1, sharex=True)
+            for index, label in enumerate(_labels(summary)):
+                colour, marker = _look(index)
+                trace = traces[label]
+                for axes, values in ((upper, [float(one.window) for one in trace]),
+                                     (lower, [100 * one.inefficiency for one in trace])):
+                    if values:
+                        axes.plot(range(1, len(values) + 1), values, color=colour, marker=marker,
+                                  markersize=3, linewidth=1.2, label=label)
+            for axes, y_label in ((upper, "window (cycles)"), (lower, "inefficiency (%)")):
+                axes.set_ylim(bottom=0)
+                axes.set_ylabel(y_label)
+            lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+            lower.set_xlabel("epoch of the run")
+            _legend(upper)
+
+        (head,) = columns((vms,))
+        caption = (
+            f"{workload.name}: mean window of the spins in each epoch of the first VM at {head},"
+            " and the time that it wasted by spinning and by handling it, of its CPU time. Of"
+            " each scheme the run with most epochs. As figures 11 and 12 of Shan, Ding and"
+            " Gehani, TPDS 2017."
+        )
+        found.append(_draw(f"{workload.name}-epochs-{vms}", caption, (9, 5.4), draw))
+    return found
+
+
+def _longest_trace(summary: Summary, workload: Workload, label: str, vms: int) -> Trace:
+    runs = summary.results.observations(label, workload.name, vms)
+    return max((one.epochs[0] for one in runs if one.epochs), key=len, default=())
 
 
 def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:

@@ -290,7 +290,7 @@ class Session:
             return
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, SETTLE)
-        read = observed.host_snapshot({name: self._live[name].folder for name in names})
+        read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
         answers[observed.HOST] = self.machine.control.call(
             "exec", argv=["sh", "-c", read], timeout=SETTLE)
         folder = self.out / "raw" / run_id

@@ -60,6 +60,15 @@ PARTS = (
         " the VMs' mean, from that mean.",
     ),
     _Part(
+        "what pause filters told the host, and whom it chose",
+        ("spin_filter", "spin_soft", "pause_", "pick_"), "host",
+        observed.PAUSE_FIGURES, observed.pause_figures,
+        "Medians of the runs. spins: those that reached the window; window: their mean, cycles."
+        " inefficiency: time of such spins and of handling them, of the VMs' CPU time, in the"
+        " epochs that ended. PAUSEs/spin, cycles/PAUSE: of the filter in software, exit and entry"
+        " included. resource, lock, yielded, section, nobody: of the choices of hvs and the like.",
+    ),
+    _Part(
         "what the host did about requests to flush translations", ("tlb_",), "host",
         observed.FLUSH_FIGURES, observed.flush_figures,
         "Medians of the runs. running, preempted, halted, in host, merged: of the targets. full,"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lab import observed, windows
+from lab import epochs, observed, windows
 from lab.guest import guest_group
 from lab.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
 
@@ -62,6 +62,8 @@ class Counted:
     """CPU time of each VM in each window of 100 ms, microseconds."""
     granted: int = 0
     """Preemptions put off in each window, for each VM."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """Window and inefficiency (ppm) of each VM's epochs, 10 ms apart; two before the run too."""
 
     def write(self, folder: Path, guests: list[str]) -> None:
         """Two snapshots of each."""
@@ -80,7 +82,11 @@ class Counted:
                 f"/groups/{guest_group(guest)}/cpu.stat": _pairs({"usage_usec": used}, share)
                 for guest, used in zip(guests, self.usec, strict=False)} | {
                 f"{observed.VMS}{guest}/counters": _pairs(own, share)
-                for guest, own in zip(guests, self.vms, strict=False)})
+                for guest, own in zip(guests, self.vms, strict=False)} | {
+                f"{observed.VMS}{guest}/epochs": [epochs.HEADS, *(
+                    f"{n} {980_000_000 + n * 10_000_000} 1000 {window} {ppm} 5 6 7 8"
+                    for n, (window, ppm) in enumerate(((1, 1), (2, 2), *self.epochs)))]
+                for guest in guests if self.epochs and share})
             (folder / observed.file_name(observed.HOST, when)).write_text(text)
         if self.windows:
             (folder / windows.FILE).write_text(windows.as_text(guests, self._samples(len(guests))))

@@ -167,6 +167,24 @@ def test_share_deviation() -> None:
         assert observed.share_deviation(run_of(cpu_s=unknown)) is None
 
 
+def test_pause_figures() -> None:
+    counted: dict[str, int | None] = {
+        "spin_filter": 150, "spin_soft": 50, "spin_windows": 1_638_400, "epochs": 3,
+        "spin_handling_ns": 400_000, "epoch_spun_ns": 30, "epoch_handling_ns": 20,
+        "epoch_cpu_ns": 1000, "pause_exits": 900, "pause_spins": 90, "pause_cycles": 9000,
+        "pick_resource": 50, "pick_lock": 25, "pick_yielded": 10, "pick_section": 5,
+        "pick_none": 10}
+    seen = run_of(host=counted)
+    named = dict(zip(observed.PAUSE_FIGURES, observed.pause_figures(seen), strict=True))
+    assert named == pytest.approx({
+        "spins/s": 50, "window": 8192, "handling us": 2, "epochs": 3, "inefficiency %": 5,
+        "PAUSEs/spin": 10, "cycles/PAUSE": 10, "resource %": 50, "lock %": 25, "yielded %": 10,
+        "section %": 5, "nobody %": 10})
+    assert observed.pause_figures(run_of()) == (None,) * len(observed.PAUSE_FIGURES)
+    idle = observed.pause_figures(run_of(host=dict.fromkeys(counted, 0)))
+    assert idle == (0, None, None, 0, *(None,) * 8)
+
+
 def test_spin_figures() -> None:
     counted: dict[str, int | None] = {
         "spin_events": 200, "spin_candidates": 500, "spin_ns": 160_000_000, "yield_attempted": 80,
@@ -208,7 +226,8 @@ def test_a_run() -> None:
             "host": Change({"b": 3}, None, {"pvsync-pmt-1": 2_500_000, "pvsync-x": 1})}
     seen = observed.observation(run, made.__getitem__, ["pmt-0", "pmt-1"])
     assert seen == Observation(
-        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED), ({}, {}))
+        (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED), ({}, {}),
+        epochs=((), ()))
     beside = observed.observation(run, made.__getitem__, ["pmt-0"])
     assert beside == replace(seen, flushes=({},))
     made["host"] = replace(made["host"], vms={"pmt-1": {"c": 3}, "else": {"c": 9}})

@@ -310,3 +310,21 @@ def test_observed_without_any_counter(tmp_path: Path) -> None:
         file.unlink()
     assert report.make(tmp_path).valid
     assert "compare only with runs that were observed too" in page
+
+
+def spun(label: str, vms: int) -> Counted:
+    """Windows that grow under tas; the kernel of pmt has no epochs."""
+    trace = ((8192, 50_000), (9216, 40_000), (7168, 60_000))
+    return Counted(epochs=trace if label == "tas" else ())
+
+
+def test_windows_are_drawn_from_epoch_to_epoch(tmp_path: Path) -> None:
+    made = Synthetic(("tas", "pmt"), vms=(1, 2), reps=2, boots=1, counted=spun)
+    drawn = drawn_by(report.make(made.write(tmp_path)))
+    assert {f"hackbench-epochs-{vms}" for vms in (1, 2)} <= set(drawn)
+    upper, lower = drawn["hackbench-epochs-2"].axes
+    (line,) = upper.lines
+    assert line.get_label() == "tas"
+    assert np.asarray(line.get_xdata()).tolist() == [1, 2, 3]
+    assert np.asarray(line.get_ydata()).tolist() == [8192, 9216, 7168]
+    assert np.asarray(lower.lines[0].get_ydata()).tolist() == pytest.approx([5, 4, 6])
