@@ -132,14 +132,18 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 	s32 nesting = 0;
 	u64 task;
+	gpa_t gpa;
 	int idx;
 
 	if (!ecs->task.memslot || !read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
 	    task < ecs->memory)
 		return false;
+	/* Whatever the guest has there; KVM warns of what goes across a page. */
+	gpa = task - ecs->memory + ecs->nesting;
+	if (!IS_ALIGNED(gpa, sizeof(nesting)))
+		return false;
 	idx = srcu_read_lock(&vcpu->kvm->srcu);
-	if (kvm_vcpu_read_guest_atomic(vcpu, task - ecs->memory + ecs->nesting,
-				       &nesting, sizeof(nesting)))
+	if (kvm_vcpu_read_guest_atomic(vcpu, gpa, &nesting, sizeof(nesting)))
 		nesting = 0;
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 	return nesting > 0;
