@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Switched off in Kconfig, the functions that our hooks touch are the base's code."""
+"""Switched off in Kconfig, the functions that our hooks touch are the base's code.
+
+So are critical sections of a kernel whose host reads what it keeps anyway.
+"""
 
 import re
 import subprocess
@@ -21,6 +24,7 @@ OBJECTS = (
     "kernel/locking/rwsem.o",
     "kernel/rcu/tree.o",
     "kernel/softirq.o",
+    "kernel/smp.o",
     "kernel/sched/core.o",
     "kernel/sched/fair.o",
 )
@@ -36,8 +40,12 @@ KVM_OBJECTS = (
 )
 """The same, in a folder that can only be built as a whole."""
 
-HOOKED = (OBJECTS[0], "arch/x86/mm/tlb.o", *OBJECTS[-6:], *KVM_OBJECTS)
+HOOKED = (OBJECTS[0], "arch/x86/mm/tlb.o", *OBJECTS[-7:], *KVM_OBJECTS)
 """Those of them that differ when switched on."""
+
+SECTIONS = (*OBJECTS[:4], "kernel/locking/mutex.o", "kernel/locking/rwsem.o", "kernel/rcu/tree.o",
+            "kernel/softirq.o")
+"""Where critical sections begin and end: the same code with pvsync.ecs=free, as it is read."""
 
 
 def disassembly(path: Path) -> str:
@@ -54,12 +62,19 @@ def disassembly(path: Path) -> str:
 @pytest.fixture(scope="module")
 def folders() -> dict[str, Path]:
     """Build folders of the variants, with all objects in them."""
-    return {name: kernel.objects(name, (*OBJECTS, KVM)) for name in ("stock", "off", "test")}
+    made = {name: kernel.objects(name, (*OBJECTS, KVM)) for name in ("stock", "off", "test")}
+    return made | {"free": kernel.objects("free", SECTIONS)}
 
 
 @pytest.mark.parametrize("name", OBJECTS + KVM_OBJECTS)
 def test_off_is_the_base(folders: dict[str, Path], name: str) -> None:
     assert disassembly(folders["off"] / name) == disassembly(folders["stock"] / name)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_free_adds_no_instruction(folders: dict[str, Path], name: str) -> None:
+    """With pvsync.ecs=free sections are what they were; HOOKED shows that counting is seen."""
+    assert disassembly(folders["free"] / name) == disassembly(folders["stock"] / name)
 
 
 @pytest.mark.parametrize("name", HOOKED)
