@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import content, paths, tools
+from lab.decode import read_toml
 from lab.errors import LabError, UsageError
 from lab.progress import Progress, Silent
 
@@ -53,7 +54,7 @@ class Source:
 def read_base(path: Path = paths.KERNEL / "BASE") -> Base:
     """Parse kernel/BASE; UsageError names what is wrong in it."""
     try:
-        data = tomllib.loads(path.read_text())
+        data: dict[str, Any] = read_toml(path.read_text(encoding="utf-8"))
         return Base(
             source=str(data["source"]),
             tarball=Path(data["tarball"]),
@@ -62,7 +63,7 @@ def read_base(path: Path = paths.KERNEL / "BASE") -> Base:
         )
     except KeyError as error:
         raise UsageError(f"{path} has no entry {error.args[0]!r}") from None
-    except (tomllib.TOMLDecodeError, TypeError, ValueError, OSError) as error:
+    except (TypeError, ValueError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 

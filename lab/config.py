@@ -10,14 +10,13 @@ the key and, where there are some, the valid choices.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from lab import paths
-from lab.decode import DecodeError, decode, suggest
+from lab.decode import DecodeError, decode, read_toml, suggest
 from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
 
@@ -33,25 +32,17 @@ COMMAND_TIMEOUT_S = 600.0
 MAX_VMS = 64
 MAX_CPUS = 4096
 WINDOW_MS = (10, 60_000)
+NUMBERS = ("vms", "vcpus", "pcpus", "reps", "boots", "guest_mem", "max_repeats", "window_ms")
+"""What the command line may change in an experiment and is the same in both."""
 
 
 @dataclass(frozen=True)
-class _ExperimentFile:
-    """An experiment as it stands in TOML: schemes and workloads by name."""
+class _Names:
+    """What an experiment says in TOML in other words than `Experiment`."""
 
-    about: str
     schemes: tuple[str, ...]
     workloads: tuple[str, ...]
-    vms: tuple[int, ...]
-    vcpus: int
-    pcpus: int
-    reps: int
-    boots: int
-    guest_mem: int = 256
-    max_repeats: int = 3
-    variant: str = "lab"
     observe: Wanted = False
-    window_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
     for name, table in _read(file).items():
         if not isinstance(table, Mapping):
             raise UsageError(f"{_short(file)}: '{name}' must be a table, [{name}].")
-        found[name] = _decode(Scheme, {**table, "name": name, "label": name}, file, name)
+        found[name] = _decode(Scheme, table, file, name, name=name, label=name)
     return found
 
 
@@ -96,34 +87,25 @@ def experiments(folder: Path = EXPERIMENTS) -> dict[str, Experiment]:
 def experiment(name: str, change: Overrides | None = None) -> Experiment:
     """The experiment of that name, or in that file, with the changes applied."""
     file = _find_experiment(name)
-    raw = _decode(_ExperimentFile, _read(file), file)
+    table = _read(file)
     change = change or Overrides()
+    changes = {key: value for key, value in asdict(change).items() if value is not None}
+    words = {field.name for field in fields(_Names)}
+    plan = _decode(Experiment, {key: table[key] for key in table if key not in words}, file,
+                   name=file.stem, schemes=(), workloads=())
+    names = _decode(_Names, table, file, strict=False)
+    wanted: Wanted = changes.get("observe", names.observe)
+    picked = select_schemes(changes.get("schemes", names.schemes), _source(change.schemes, file))
     if change.command is not None:
         chosen: tuple[Workload, ...] = (command_workload(change.command, change.timeout_s),)
     else:
-        names = _first(change.workloads, raw.workloads)
         chosen = tuple(_pick(n, workloads(), "workload", _source(change.workloads, file))
-                       for n in names)
+                       for n in changes.get("workloads", names.workloads))
         if change.timeout_s is not None:
             chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
-    wanted: Wanted = _first(change.observe, raw.observe)
-    picked = select_schemes(_first(change.schemes, raw.schemes), _source(change.schemes, file))
-    result = Experiment(
-        name=file.stem,
-        about=raw.about,
-        schemes=picked,
-        workloads=chosen,
-        vms=_first(change.vms, raw.vms),
-        vcpus=_first(change.vcpus, raw.vcpus),
-        pcpus=_first(change.pcpus, raw.pcpus),
-        reps=_first(change.reps, raw.reps),
-        boots=_first(change.boots, raw.boots),
-        guest_mem=_first(change.guest_mem, raw.guest_mem),
-        max_repeats=_first(change.max_repeats, raw.max_repeats),
-        variant=_variant(raw.variant, picked),
-        observe=True if wanted == "all" else wanted,
-        window_ms=_first(change.window_ms, raw.window_ms),
-    )
+    numbers = {key: value for key, value in changes.items() if key in NUMBERS}
+    result = replace(plan, schemes=picked, workloads=chosen, variant=_variant(plan.variant, picked),
+                     observe=True if wanted == "all" else wanted, **numbers)
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result
 
@@ -162,12 +144,17 @@ def guest_packages(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _workload(file: Path) -> Workload:
-    workload = _decode(Workload, {**_read(file), "name": file.stem}, file)
-    where = _short(file)
+    workload = _decode(Workload, _read(file), file, name=file.stem)
+    check_workload(workload, _short(file))
+    return workload
+
+
+def check_workload(workload: Workload, where: str) -> None:
+    """UsageError, which begins with `where`, unless it can be run and its figure be read."""
     if workload.pattern:
         try:
             groups = re.compile(workload.pattern).groupindex
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise UsageError(f"{where}: pattern is no regular expression: {error}.") from None
         if "value" not in groups:
             raise UsageError(f"{where}: pattern needs a group (?P<value>...).")
@@ -177,7 +164,8 @@ def _workload(file: Path) -> Workload:
         raise UsageError(f"{where}: command is empty.")
     if not workload.timeout_s > 0:
         raise UsageError(f"{where}: timeout_s must be above 0.")
-    return workload
+    if not workload.name or "/" in workload.name:
+        raise UsageError(f"{where}: the name is no name of a file.")
 
 
 def _find_experiment(name: str) -> Path:
@@ -238,26 +226,28 @@ def _within(value: int, least: int, most: int, what: str) -> None:
         raise UsageError(f"{what} must be from {least} to {most}, not {value}.")
 
 
-def _first(change: T | None, own: T) -> T:
-    return own if change is None else change
-
-
 def _source(change: object, file: Path) -> str:
     return _short(file) if change is None else "the command line"
 
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return read_toml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{_short(file)} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{_short(file)} is no valid TOML: {error}.") from None
 
 
-def _decode(kind: type[T], data: object, file: Path, where: str = "") -> T:
+def _decode(kind: type[T], table: Mapping[str, object], file: Path, where: str = "", *,
+            strict: bool = True, **own: object) -> T:
+    """A `kind` of what the table says and, in `own`, of what it may not say itself."""
+    place = f" in {where}" if where else ""
+    for key in own:
+        if key in table:
+            raise UsageError(f"{_short(file)}: unknown key '{key}'{place}.")
     try:
-        return decode(kind, data, where=where)
+        return decode(kind, {**table, **own}, where=where, strict=strict)
     except DecodeError as error:
         raise UsageError(f"{_short(file)}: {error}.") from None
 

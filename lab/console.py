@@ -27,6 +27,8 @@ _HARMLESS = re.compile(
     r"|Spectre|MDS|mitigations?|vulnerab"
     r"|WARNING: (?:Spectre|Support for)|command line parameter"
 )
+LONGEST = 4096
+"""Bytes of a line; what a binary console has more of is not looked at together."""
 _STAMP = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\](?:\[[^]]*\])?\s*")
 
 
@@ -41,8 +43,17 @@ class Finding:
 def clean(data: bytes) -> str:
     """Console bytes as text: NULs, escapes and other controls removed."""
     text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0-9A-Z]?", "", text)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b(?:c|[()][0-9A-Z]?)", "", text)
     return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", "", text)
+
+
+def follow(tail: bytes, data: bytes) -> tuple[list[Finding], bytes]:
+    """Scan what a console has said since `tail`; the next tail: a line that has no end yet.
+
+    A line that came in two pieces is looked at as a whole, and then perhaps twice.
+    """
+    text = tail + data
+    return scan(text), text.rpartition(b"\n")[2][-LONGEST:]
 
 
 def scan(data: bytes) -> list[Finding]:

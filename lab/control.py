@@ -14,6 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
 
+from lab.decode import read_json
 from lab.errors import LabError
 
 ANSWER_GRACE = 30.0
@@ -135,7 +136,7 @@ class Control:
         with self._lock:
             self._note("<", text)
         try:
-            body = json.loads(text)
+            body = read_json(text)
         except ValueError:
             return
         if not isinstance(body, dict):
@@ -144,7 +145,8 @@ class Control:
             self.up.set_result(body)
             return
         with self._lock:
-            future = self._pending.pop(body.get("id", 0), None)
+            ident = body.get("id")
+            future = self._pending.pop(ident, None) if isinstance(ident, int) else None
         if future is None or future.done():
             return
         if body.get("ok"):

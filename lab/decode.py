@@ -2,20 +2,56 @@
 """Turn parsed TOML or JSON into the dataclasses of `model`, or say what is wrong.
 
 Nothing is coerced: a string is no number, `true` is no integer. The one
-freedom is that an integer is taken where a float is wanted.
+freedom is that an integer is taken where a float is wanted. Numbers are finite
+and fit into 64 bits, and no key may come twice: the last one would win silently.
 """
 
 import difflib
+import json
+import math
+import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+LARGEST = 2**63 - 1
 
 
 class DecodeError(ValueError):
     """The data does not fit; the message starts with the key's path."""
+
+
+def read_json(text: str) -> object:
+    """Parse JSON; JSONDecodeError for what is none, DecodeError for what is not to be trusted."""
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except (json.JSONDecodeError, DecodeError):
+        raise
+    except RecursionError:
+        raise DecodeError("it is nested too deeply") from None
+    except ValueError:  # Python's limit of digits
+        raise DecodeError("a number is too long") from None
+
+
+def read_toml(text: str) -> dict[str, object]:
+    """Parse TOML; DecodeError for what is none."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise DecodeError("it is nested too deeply") from None
+    except ValueError as error:
+        raise DecodeError(str(error)) from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DecodeError(f"the key '{twice}' comes twice")
+    return found
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
@@ -106,8 +142,17 @@ def _union(hint: Any, value: object, key: str, strict: bool) -> Any:
 
 def _scalar(kind: type, value: object, key: str) -> Any:
     wanted = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
+    if type(value) is not kind and not (kind is float and type(value) is int):
         raise DecodeError(f"{key} must be {wanted[kind]}, not {_name(value)}")
-    return value
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise DecodeError(f"{key} is out of range")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DecodeError(f"{key} must be a finite number, not {value}")
+    if isinstance(value, str) and not _whole(value):
+        raise DecodeError(f"{key} has half a character in it")
+    return float(value) if kind is float else value  # type: ignore[arg-type]
+
+
+def _whole(text: str) -> bool:
+    """Whether it can be written: JSON may hold one half of a surrogate pair."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)

@@ -7,12 +7,12 @@ later fragment overrides an earlier one.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import paths
+from lab.decode import DecodeError, decode, read_toml
 from lab.errors import LabError, UsageError
 
 CONFIGS = paths.KERNEL / "configs"
@@ -46,17 +46,13 @@ class Setting:
 def variants(listing: Path = CONFIGS / "variants.toml") -> dict[str, Variant]:
     """All variants by name; UsageError names what is wrong in the file."""
     try:
-        data = tomllib.loads(listing.read_text())
+        data = read_toml(listing.read_text(encoding="utf-8"))
         return {
-            name: Variant(
-                name,
-                str(table["about"]),
-                tuple(map(str, table["fragments"])),
-                bool(table.get("patched", True)),
-            )
+            name: decode(Variant, {**table, "name": name} if isinstance(table, Mapping) else table,
+                         where=name)
             for name, table in data.items()
         }
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (DecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{listing} cannot be read: {error}") from None
 
 

@@ -13,8 +13,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 from pathlib import Path
 
+from lab.decode import read_json
 from lab import base, content, kconfig, make, paths, series, tools
 from lab.errors import LabError
 from lab.progress import Progress, Silent
@@ -175,7 +177,7 @@ def _cached(job: _Job, progress: Progress) -> Path:
 def load(directory: Path) -> KernelImage:
     """Read back the cache entry of a built kernel; LabError when it is damaged."""
     try:
-        data = json.loads((directory / "kernel.json").read_text())
+        data: Any = read_json((directory / "kernel.json").read_text())
         data["offsets"] = tuple(data["offsets"])
         return KernelImage(directory=directory, **data)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from lab.decode import DecodeError, decode
+from lab import config
+from lab.decode import DecodeError, decode, read_json
 from lab.errors import UsageError
 from lab.model import BootRecord, Manifest, RunRecord, Workload
 
 T = TypeVar("T")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Lines(Generic[T]):
 def figure(workload: Workload, output: str, elapsed: float | None) -> Figure:
     """The figure of one command: the last match of the pattern, or its seconds.
 
+    Only whole lines count: of a line that was cut, the number may be as well.
     A figure is finite and above zero: none of the workloads can take no time
     or do nothing, so a zero is a clock or a program that failed.
     """
@@ -48,15 +51,34 @@ def figure(workload: Workload, output: str, elapsed: float | None) -> Figure:
         if elapsed is None:
             return Figure(None, "the command's elapsed time is missing")
         return _positive(elapsed, "the command's elapsed time")
-    found = deque(re.finditer(workload.pattern, output), maxlen=1)
+    lines = output[:output.rfind("\n") + 1]
+    found = deque(re.finditer(workload.pattern, lines), maxlen=1)
     if not found:
-        return Figure(None, f"no {workload.metric} in the output ({_tail(output)})")
-    text = found[0].group("value")
-    try:
-        value = float(text)
-    except (TypeError, ValueError):
-        return Figure(None, f"{workload.metric} '{text}' is no number")
-    return _positive(value, workload.metric)
+        cut = re.search(workload.pattern, output)
+        where = "a whole line of the output" if cut else "the output"
+        return Figure(None, f"no {workload.metric} in {where} ({_tail(output)})")
+    text = found[0].group("value") or ""
+    if not NUMBER.fullmatch(text):
+        return Figure(None, f"{workload.metric} is no number ({_tail(text)})")
+    return _positive(float(text), workload.metric)
+
+
+def guest_figures(directory: Path, run: RunRecord,
+                  workload: Workload) -> tuple[dict[str, float], str]:
+    """Guest to figure of a run, of those guests whose figure counts; or none, and why not."""
+    values = {}
+    counted = run.guests[:1] if workload.neighbour else run.guests
+    for guest in counted:
+        path = directory / guest.output
+        if not path.is_file():
+            return {}, f"{guest.guest}: {guest.output} is missing"
+        found = figure(workload, read_text(path), guest.elapsed)
+        if found.value is None:
+            return {}, f"{guest.guest}: {found.reason}"
+        values[guest.guest] = found.value
+    if len(values) != (1 if workload.neighbour else run.vms) or not values:
+        return {}, f"{len(values)} guests reported, not {run.vms}"
+    return values, ""
 
 
 def read_text(path: Path) -> str:
@@ -64,7 +86,12 @@ def read_text(path: Path) -> str:
 
     NUL bytes and invalid UTF-8 become U+FFFD, line ends become newlines.
     """
-    text = path.read_bytes().decode("utf-8", errors="replace").replace("\0", "\ufffd")
+    return as_text(path.read_bytes())
+
+
+def as_text(data: bytes) -> str:
+    """The same of its bytes."""
+    text = data.decode("utf-8", errors="replace").replace("\0", "\ufffd")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -76,11 +103,19 @@ def manifest(directory: Path) -> Manifest:
     if not path.is_file():
         raise UsageError(f"{directory} is no result directory: it has no manifest.json.")
     try:
-        return decode(Manifest, json.loads(read_text(path)), strict=False)
+        found = decode(Manifest, read_json(read_text(path)), strict=False)
     except json.JSONDecodeError as error:
         raise UsageError(f"{path} is no valid JSON: {error}.") from None
     except DecodeError as error:
         raise UsageError(f"{path} is no manifest: {error}.") from None
+    for key in ("vcpus", "pcpus", "reps", "boots"):
+        if getattr(found, key) < 1:
+            raise UsageError(f"{path} is no manifest: {key} must be above 0.")
+    if min(found.vms, default=0) < 1:
+        raise UsageError(f"{path} is no manifest: vms must be above 0.")
+    for workload in found.workloads:
+        config.check_workload(workload, f"{path}, workload {workload.name!r}")
+    return found
 
 
 def runs(directory: Path) -> Lines[RunRecord]:
@@ -112,9 +147,9 @@ def _lines(kind: type[T], path: Path) -> Lines[T]:
 def _record(kind: type[T], line: str, path: Path, number: int) -> T | None:
     """None for the beginning of a record, or the NULs of a block never written."""
     try:
-        return decode(kind, json.loads(line), strict=False)
+        return decode(kind, read_json(line), strict=False)
     except json.JSONDecodeError as error:
-        if line.startswith('{"') or (line and not line.strip("\0")):
+        if line and ('{"'.startswith(line[:2]) or not line.strip("\0")):
             return None
         raise UsageError(f"{path}, line {number}, is no valid JSON: {error.msg}.") from None
     except DecodeError as error:

@@ -158,7 +158,7 @@ def _start_file(path: Path, minus: str, plus: str) -> FileChange:
 
 def _count_hunk(path: Path, change: FileChange, header: str, lines: Iterable[str]) -> FileChange:
     """Take one hunk's lines from the iterator and add them up."""
-    match = re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", header)
+    match = re.match(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@", header)
     if not match:
         raise LabError(f"{path.name}: {change.path}: `{header}` is no hunk header")
     old, new = (int(group) if group else 1 for group in match.groups())

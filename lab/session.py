@@ -58,7 +58,9 @@ class Live:
     folder: str = ""
     """Its virtual machine's folder in the host's debugfs; empty when there is none."""
     read: int = 0
-    """Bytes of its console that were looked at."""
+    """Bytes of its console that were read."""
+    tail: bytes = b""
+    """The last of them, of a line that had no end yet."""
     prepared: set[str] = field(default_factory=set)
     """Workloads whose setup it went through."""
     trouble: str = ""
@@ -170,7 +172,7 @@ class Session:
             live.read += len(data)
             with (self.logs / f"guest-{name}.console.log").open("ab") as log:
                 log.write(data)
-            found = console.scan(data)
+            found, live.tail = console.follow(live.tail, data)
             if found and not live.trouble:
                 live.trouble = f"the console of guest {name} says: {found[0].text}"
         return live.trouble

@@ -105,6 +105,9 @@ def load(directory: Path) -> Results:
     """Read a result directory; UsageError when it is none or is damaged."""
     manifest = parse.manifest(directory)
     runs, boots = parse.runs(directory), parse.boots(directory)
+    twice = [run for run, number in Counter(run.id for run in runs.records).items() if number > 1]
+    if twice:
+        raise UsageError(f"{directory / 'runs.jsonl'}: run {twice[0]} is there twice.")
     known = {workload.name: workload for workload in manifest.workloads}
     labels = {scheme.label for scheme in manifest.schemes}
     if manifest.baseline not in labels:
@@ -127,18 +130,9 @@ def load(directory: Path) -> Results:
 def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) -> RunFigure:
     if not run.valid:
         return RunFigure(run, {}, None, run.reason or "invalid without a reason")
-    values = {}
-    counted = run.guests[:1] if workload.neighbour else run.guests
-    for guest in counted:
-        path = directory / guest.output
-        if not path.is_file():
-            return RunFigure(run, {}, None, f"{guest.guest}: {guest.output} is missing")
-        found = parse.figure(workload, parse.read_text(path), guest.elapsed)
-        if found.value is None:
-            return RunFigure(run, {}, None, f"{guest.guest}: {found.reason}")
-        values[guest.guest] = found.value
-    if len(values) != (1 if workload.neighbour else run.vms):
-        return RunFigure(run, {}, None, f"{len(values)} guests reported, not {run.vms}")
+    values, reason = parse.guest_figures(directory, run, workload)
+    if reason:
+        return RunFigure(run, {}, None, reason)
     mean = stats.mean(tuple(values.values()), workload.better)
     seen = _observation(directory, run, values) if observe else None
     return RunFigure(run, values, mean, "", seen)

@@ -30,6 +30,7 @@ from lab.model import Preemptions
 
 DEBUGFS = Path("/sys/kernel/debug")
 PROC = Path("/proc")
+PID = re.compile(r"\d{1,10}", re.ASCII)
 VM = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
 VCPU = re.compile(r"CPU \d{1,5}/KVM", re.ASCII)
 """Name of a vCPU's thread, when QEMU names them."""
@@ -161,7 +162,7 @@ def _threads(folder: Path, process: Path) -> list[str]:
     """Ids of the vCPUs' threads: as KVM says, else those that QEMU has named so."""
     told = [(_text(file) or "").strip() for file in sorted(folder.glob("vcpu*/pid"))]
     if told:
-        return [tid for tid in told if tid.isdecimal() and int(tid)]
+        return [tid for tid in told if PID.fullmatch(tid) and int(tid)]
     with suppress(FileNotFoundError, ProcessLookupError):
         return sorted(task.name for task in (process / "task").iterdir()
                       if VCPU.fullmatch((_text(task / "comm") or "").strip()))

@@ -29,6 +29,8 @@ from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
+EXAMPLES_PER_S = 5
+"""For each of the properties of the lab's parsers, all together: about so many take a second."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -79,7 +81,10 @@ def soak_stages(seconds: int) -> list[Stage]:
     """The long checks; each takes about so many seconds, machines not counted."""
     duration = f"DURATION={seconds}"
     kernel = (sys.executable, "-m", "pytest", "-vv", "tests/kernel", "--soak", str(seconds))
+    lab = (sys.executable, "-m", "pytest", "tests/lab/test_fuzz.py", "--examples",
+           str(seconds * EXAMPLES_PER_S))
     return [
+        Stage("lab", lab, "pytest", 20 * seconds + 3600),
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
         Stage("kernel", kernel, "pytest", 20 * seconds + 24_000),

@@ -28,6 +28,7 @@ VERSION = 1
 CGROUPS = Path("/sys/fs/cgroup")
 VMS = Path("/sys/kernel/debug/kvm")
 LINE_LIMIT = 16 << 20
+DIGITS = 20
 PR_SET_PDEATHSIG = 1
 
 
@@ -40,7 +41,7 @@ def number_in(file: str, name: str) -> int | None:
     with contextlib.suppress(OSError):
         for line in Path(file).read_text().splitlines():
             key, _, value = line.partition(" ")
-            if key == name and value.isdecimal():
+            if key == name and value.isdecimal() and len(value) <= DIGITS:
                 return int(value)
     return None
 
@@ -161,7 +162,15 @@ class Guest:
             if words[:2] == ["out", ident] and len(words) > 2:
                 parts.append(words[2])
             elif words[:2] == ["end", ident]:
-                return "".join(parts)
+                return self._checked("".join(parts))
+
+    def _checked(self, encoded: str) -> str:
+        """The same, when it is base64."""
+        try:
+            base64.b64decode(encoded, validate=True)
+        except ValueError:
+            raise Failure(f"guest {self.name} sent a damaged output") from None
+        return encoded
 
     async def qmp(self, command: str, **arguments: Any) -> Any:
         """One QMP command; events are skipped."""
@@ -444,8 +453,10 @@ class Daemon:
             if method is None:
                 raise Failure(f"hostd does not know {op}")
             body = {"id": ident, "ok": True, **await method(**request)}
-        except (Failure, OSError, ValueError, TypeError, KeyError) as error:
-            body = {"id": ident, "ok": False, "error": str(error)}
+        except Exception as error:  # whatever it is, the lab waits for an answer
+            known = isinstance(error, Failure | OSError)
+            text = str(error) if known else f"{type(error).__name__}: {error}"
+            body = {"id": ident, "ok": False, "error": text}
         writer.write(json.dumps(body).encode() + b"\n")
         await writer.drain()
 

@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Shared fixtures. Nothing here starts a machine or touches the real cache."""
 
-import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-# A test run that was started in the background inherits "ignore", and the programs
-# that tests start and interrupt would inherit it in turn; a handler is not inherited.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+EXAMPLES = 25
+"""Made up for each property in CI, always the same."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--examples", type=int, metavar="NUMBER",
+                     help="damaged texts made up for each property, others every time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    number = config.getoption("--examples")
+    settings.register_profile("lab", max_examples=number or EXAMPLES, deadline=None,
+                              database=None, derandomize=number is None)
+    settings.load_profile("lab")
 
 
 @pytest.fixture(autouse=True)

@@ -179,6 +179,8 @@ def test_other_guests_may_have_other_arguments() -> None:
     [
         ("reps = 1", "rep = 1", "unknown key 'rep', did you mean 'reps'?"),
         ("reps = 1", 'reps = "1"', "reps must be an integer, not a string"),
+        ("reps = 1", 'reps = 1\nname = "x"', "unknown key 'name'"),
+        ("schemes =", "scheme =", "unknown key 'scheme', did you mean 'schemes'?"),
         ("reps = 1", "", "reps is missing"),
         ("reps = 1", "reps = 1\nobserve = 1", "observe must be true or false, not an integer"),
         ("reps = 1", 'reps = 1\nobserve = "lock"',

@@ -72,6 +72,13 @@ def test_last_match_counts() -> None:
     assert parse.figure(workload, "Time: 1.5\nTime: 2.5\n", None).value == 2.5
 
 
+def test_a_cut_line_does_not_count() -> None:
+    workload = config.workloads()["hackbench"]
+    assert parse.figure(workload, "Time: 1.5\nTime: 0.2", None).value == 1.5
+    found = parse.figure(workload, "Time: 0.2", None)
+    assert found.reason == "no time in a whole line of the output (it is: Time: 0.2)"
+
+
 @pytest.mark.parametrize("text", ["Time: 0.000\n", "Time: 0\n"])
 def test_zero_is_no_figure(text: str) -> None:
     found = parse.figure(config.workloads()["hackbench"], text, None)

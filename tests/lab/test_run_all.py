@@ -104,7 +104,8 @@ def test_whole_run_ends_in_one_count(
 
 def test_soak_is_a_list_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all.main(["--soak", "60", "--list"]) == 0
-    locks, kernel = capsys.readouterr().out.splitlines()
+    lab, locks, kernel = capsys.readouterr().out.splitlines()
+    assert lab.endswith("tests/lab/test_fuzz.py --examples 300")
     assert locks.endswith("soak DURATION=60") and kernel.endswith("--soak 60")
 
 
