@@ -202,9 +202,9 @@ def run(
         return
     directory = resume or out or _new_directory(chosen.name)
     if not resume and _in_use(directory):
-        raise UsageError(
-            f"{directory} exists: continue there with --resume {directory}, or name another."
-        )
+        begun = (directory / "manifest.json").exists()
+        again = f"continue there with --resume {directory}, or " if begun else ""
+        raise UsageError(f"{directory} exists and is not empty: {again}name another.")
     options = runner.Options(
         backend=backend,
         seed=seed,
@@ -217,11 +217,11 @@ def run(
         with shown() as progress:
             files = _same_files(resume, chosen, options, progress) if resume else None
             runner.run(chosen, directory, options, progress, files)
-    except KeyboardInterrupt:
-        if (directory / "manifest.json").exists():
-            again = resume_line(sys.argv[1:], directory)
-            click.echo(f"\nInterrupted. Continue with: {again}", err=True)
-            sys.exit(INTERRUPTED)
+    except BaseException as stopped:
+        if not isinstance(stopped, UsageError) and (directory / "manifest.json").exists():
+            stopped.add_note(f"Continue with: {resume_line(sys.argv[1:], directory)}")
+        if isinstance(stopped, OSError) and not stopped.filename:
+            stopped.filename = str(directory)
         raise
     _report(directory)
 
@@ -240,7 +240,7 @@ def _overrides(
 def _in_use(directory: Path) -> bool:
     if not directory.exists():
         return False
-    return not directory.is_dir() or any(directory.iterdir())
+    return not directory.is_dir() or any(one.name != ".lock" for one in directory.iterdir())
 
 
 def _new_directory(name: str) -> Path:
@@ -248,11 +248,13 @@ def _new_directory(name: str) -> Path:
 
 
 def check_resume(directory: Path, experiment: Experiment, backend: str = "auto") -> None:
-    """UsageError unless the directory was begun with this very experiment."""
+    """UsageError unless the directory is whole and was begun with this very experiment."""
     from lab import backend as backends
     from lab import parse
 
     begun = parse.manifest(directory)
+    parse.runs(directory)
+    parse.boots(directory)
     wanted = {
         "experiment": experiment.name,
         "schemes": experiment.schemes,
@@ -307,14 +309,13 @@ def resume_line(arguments: list[str], directory: Path) -> str:
 
 def remembered_packages(given: tuple[str, ...] | None) -> tuple[str, ...]:
     """Extra guest packages: those given now, or the last that were given."""
+    from lab import records
     from lab.userland import check_packages
 
     file = paths.cache_dir() / PACKAGES_FILE
     if given is not None:
         given = check_packages(given)
-        new = file.with_name(f".{file.name}.{os.getpid()}")
-        new.write_text("\n".join(given))
-        new.replace(file)
+        records.replace(file, "\n".join(given))
     return tuple(file.read_text().split()) if file.exists() else ()
 
 
@@ -389,8 +390,10 @@ def _add_series() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)  # a shell's background jobs would ignore it
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -414,20 +417,21 @@ def _guarded() -> int:
     except click.ClickException as error:
         return _say(error.format_message(), 2)
     except LabError as error:
-        return _say(str(error), 2 if isinstance(error, UsageError) else 1)
-    except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted", INTERRUPTED)
+        return _say(str(error), 2 if isinstance(error, UsageError) else 1, error)
+    except (KeyboardInterrupt, click.Abort) as error:
+        return _say("interrupted", INTERRUPTED, error.__cause__ or error)  # click wraps it
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _say(f"{where}{error.strerror or error}", 1)
+        return _say(f"{where}{error.strerror or error}", 1, error)
     return 0
 
 
-def _say(message: str, status: int) -> int:
+def _say(message: str, status: int, error: BaseException | None = None) -> int:
+    """Print one sentence, and below it what the error was noted with."""
     message = message.removesuffix("?.") + "?" if message.endswith("?.") else message
     end = "" if message.endswith((".", "?", "!")) else "."
-    print(f"pvsync: {message}{end}", file=sys.stderr)
+    print(f"pvsync: {message}{end}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
     return status

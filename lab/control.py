@@ -32,7 +32,11 @@ class Refused(LabError):
 
 
 class Control:
-    """Requests to hostd over a connected stream socket; safe across threads."""
+    """Requests to hostd over a connected stream socket; safe across threads.
+
+    When its log cannot be written any more (the disk is full), the next request
+    raises that OSError.
+    """
 
     def __init__(self, stream: socket.socket, log: Path,
                  why_lost: Callable[[], str] = lambda: "") -> None:
@@ -43,6 +47,8 @@ class Control:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._lost = False
+        self._closing = False
+        self._unwritten: OSError | None = None
         self.up: Future[Answer] = Future()
         """hostd's first line: version, kernel, cpus, clocksource, free_mib."""
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -52,6 +58,8 @@ class Control:
         """Send a request; the future holds the answer, HostLost or Refused."""
         future: Future[Answer] = Future()
         with self._lock:
+            if self._unwritten is not None:
+                raise self._unwritten
             if self._lost:
                 raise HostLost(self._reason())
             ident = next(self._ids)
@@ -103,17 +111,22 @@ class Control:
 
     def close(self) -> None:
         """Close the channel; hostd takes that as the order to end."""
+        self._closing = True
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()
         self._thread.join(5)
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):
             self._log.close()
 
     def _note(self, sign: str, line: str) -> None:
-        if not self._log.closed:
+        if self._log.closed:
+            return
+        try:
             self._log.write(f"{time.monotonic():.3f} {sign} {line}\n")
             self._log.flush()
+        except OSError as error:
+            self._unwritten = OSError(error.errno, error.strerror, self._log.name)
 
     def _reason(self) -> str:
         return self._why_lost() or "the host closed its control channel"
@@ -126,7 +139,8 @@ class Control:
             self._lost = True
             waiting = list(self._pending.values())
             self._pending.clear()
-        reason = self._reason() if waiting or not self.up.done() else ""
+        asked = (waiting or not self.up.done()) and not self._closing
+        reason = self._reason() if asked else "the lab closed the control channel"
         for future in [*waiting, self.up]:
             if not future.done():
                 future.set_exception(HostLost(reason))

@@ -11,7 +11,6 @@ and nothing else: kernel/overlay is the source of the overlay, never the tree.
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from lab import content, tools
 from lab.base import version_of
 from lab.errors import LabError, UsageError
 from lab.progress import Progress, Silent
+from lab.scratch import Scratch
 from lab.series import OVERLAY, SERIES, parse_patch, patch_files
 
 TAG_BASE = "pvsync-base"
@@ -149,12 +149,12 @@ def export_series(tree: Path, overlay: Path = OVERLAY, series: Path = SERIES) ->
     commits = _commits(tree, start)
     _compare_overlay(tree, overlay, files, commits)
     hooks = [commit for commit in commits if _is_hook(commit, files)]
-    with tempfile.TemporaryDirectory(prefix="pvsync-export-") as scratch:
+    with Scratch() as scratch:
         for number, commit in enumerate(hooks, 1):
-            _git(tree, *FORMAT, f"--start-number={number}", "-o", scratch, "-1", commit.id)
-        for path in patch_files(Path(scratch)):
+            _git(tree, *FORMAT, f"--start-number={number}", "-o", str(scratch), "-1", commit.id)
+        for path in patch_files(scratch):
             parse_patch(path)
-        return _replace(Path(scratch), series)
+        return _replace(scratch, series)
 
 
 def _refuse_uncommitted(tree: Path, base_files: set[str]) -> None:
@@ -249,13 +249,13 @@ def round_trip(base: Path, series: Path = SERIES) -> list[str]:
     """
     patches = [parse_patch(path) for path in patch_files(series)]
     touched = {change.path for patch in patches for change in patch.files}
-    with tempfile.TemporaryDirectory(prefix="pvsync-trip-") as scratch:
-        small, again = Path(scratch) / "base", Path(scratch) / "series"
+    with Scratch() as scratch:
+        small, again = scratch / "base", scratch / "series"
         for name in sorted(touched | {"Makefile", ".gitattributes"}):
             if (base / name).is_file():
                 (small / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(base / name, small / name)
         shutil.copytree(series, again)
-        tree = import_series(small, Path(scratch) / "tree", Path(scratch) / "none", again)
-        result = export_series(tree, Path(scratch) / "none", again)
+        tree = import_series(small, scratch / "tree", scratch / "none", again)
+        result = export_series(tree, scratch / "none", again)
     return sorted({*result.written, *result.removed})

@@ -9,17 +9,17 @@ an edited overlay file rebuilds only what depends on it.
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 from pathlib import Path
+from typing import Any
 
-from lab.decode import read_json
 from lab import base, content, kconfig, make, paths, series, tools
+from lab.decode import read_json
 from lab.errors import LabError
 from lab.progress import Progress, Silent
+from lab.scratch import Scratch
 
 RECIPE = "1"
 """Goes into the hash; change it when the same input is to give another kernel."""
@@ -340,13 +340,13 @@ def sync_tree(
             fresh.rename(tree)
     state = tree.with_name(f"{tree.name}.changed")
     before = set(state.read_text().split("\n")) - {""} if state.exists() else set()
-    with tempfile.TemporaryDirectory(prefix="pvsync-sync-") as scratch:
-        result = series.render(pristine, overlay, patches, Path(scratch))
+    with Scratch() as scratch:
+        result = series.render(pristine, overlay, patches, scratch)
         now = {*result.overlay, *result.changed}
         state.write_text("\n".join(sorted(before | now)))
         for name in sorted(before | now):
             if name in now:
-                series.put_file(Path(scratch) / name, tree / name)
+                series.put_file(scratch / name, tree / name)
             elif (pristine / name).exists():
                 series.put_file(pristine / name, tree / name)
             else:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine that plays the KVM host: its command line and its process."""
 
+import asyncio
 import contextlib
 import ctypes
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from lab import console
 from lab.control import Control, HostLost
 from lab.errors import LabError
 from lab.model import Backend
+from lab.scratch import Scratch
 
 HOST_ARGS = (
     "console=ttyS0", "root=/dev/vda", "rootfstype=erofs", "ro",
@@ -34,6 +34,13 @@ EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2
                 "+clflush,-la57")
 """No extended state (XSAVE) and few other features: see docs/results/nested-lab.md."""
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+STATE_LIMIT = 30.0
+"""Seconds that QEMU gets to say what the CPUs of a host that hangs do."""
+STOP_LIMIT = 10.0
+"""Seconds that a host gets to end."""
+POLL = 0.02
+"""Seconds between two looks whether a host has come up."""
 HOSTD = Path(__file__).resolve().parent / "target" / "hostd.py"
 
 
@@ -91,7 +98,23 @@ def hostd_command(run: Path, python: str = "python3") -> list[str]:
 
 def die_with_parent() -> None:
     """Runs in a child before exec: it ends when the lab ends, however that ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def cpu_state(socket: Path) -> str:
+    """What QEMU says of its CPUs, three times, over its QMP socket."""
+    from qemu.qmp import QMPClient  # slow to load: only when needed
+    monitor, text = QMPClient("pvsync"), ""
+    await monitor.connect(str(socket))
+    try:
+        for _ in range(3):
+            for line in ("info cpus", "info registers -a"):
+                text += str(await monitor.execute("human-monitor-command",
+                                                  {"command-line": line})) + "\n"
+            await asyncio.sleep(0.3)
+    finally:
+        await monitor.disconnect()
+    return text
 
 
 class Machine:
@@ -100,7 +123,8 @@ class Machine:
     def __init__(self, spec: HostSpec, logs: Path) -> None:
         self.spec = spec
         self.logs = logs
-        self.run = Path(tempfile.mkdtemp(prefix="pvsync-"))
+        self._scratch = Scratch()
+        self.run = self._scratch.path
         self.proc: subprocess.Popen[bytes] | None = None
         self._control: Control | None = None
         self.seconds = 0.0
@@ -144,26 +168,30 @@ class Machine:
 
     def _accept(self, listener: socket.socket, timeout: float) -> socket.socket:
         with listener:
-            listener.settimeout(timeout)
-            try:
-                stream, _ = listener.accept()
-            except TimeoutError:
-                raise HostLost(f"hostd did not come up: {self.stderr()}") from None
-        return stream
+            listener.settimeout(POLL)
+            end = time.monotonic() + timeout
+            while time.monotonic() < end:
+                with contextlib.suppress(TimeoutError):
+                    return listener.accept()[0]
+                self._still_runs()
+        raise HostLost(f"hostd did not come up: {self.stderr()}")
 
     def _connect(self, timeout: float) -> socket.socket:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
-            if self.proc is None or self.proc.poll() is not None:
-                raise HostLost(self.why_lost())
+            self._still_runs()
             stream = socket.socket(socket.AF_UNIX)
             try:
                 stream.connect(str(self.run / "control"))
                 return stream
             except OSError:
                 stream.close()
-                time.sleep(0.02)
+                time.sleep(POLL)
         raise HostLost("QEMU did not open its control socket")
+
+    def _still_runs(self) -> None:
+        if self.proc is None or self.proc.poll() is not None:
+            raise HostLost(self.why_lost())
 
     def stderr(self) -> str:
         """What QEMU printed, last 300 characters, one line."""
@@ -206,39 +234,31 @@ class Machine:
         """Keep the CPUs' state of a host that hangs, in cpu-state.txt."""
         if self.spec.backend == "local" or self.proc is None or self.proc.poll() is not None:
             return
-        from qemu.qmp.legacy import QEMUMonitorProtocol  # starts an event loop: only when needed
         with contextlib.suppress(Exception):
-            monitor = QEMUMonitorProtocol(str(self.run / "qmp"))
-            monitor.settimeout(10)
-            monitor.connect(negotiate=True)
-            text = ""
-            for _ in range(3):
-                for line in ("info cpus", "info registers -a"):
-                    text += str(monitor.cmd("human-monitor-command",
-                                            **{"command-line": line})) + "\n"
-                time.sleep(0.3)
+            text = asyncio.run(asyncio.wait_for(cpu_state(self.run / "qmp"), STATE_LIMIT))
             (self.logs / "cpu-state.txt").write_text(text)
-            monitor.close()
 
     def stop(self, polite: bool = True) -> None:
-        """End the host and everything in it."""
+        """End the host and everything in it; does what is left when it was interrupted."""
         if self._control is not None:
             if polite and self.proc is not None and self.proc.poll() is None:
-                with contextlib.suppress(LabError):
-                    self._control.wait(self._control.submit("quit"), 10, "end")
-                self._wait(10)
+                with contextlib.suppress(LabError, OSError):
+                    self._control.wait(self._control.submit("quit"), STOP_LIMIT, "end")
+                self._wait()
             self._control.close()
+            if self.spec.backend == "local":
+                self._wait()  # hostd ends its guests and their groups when its channel closes
             self._control = None
         if self.proc is not None and self.proc.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.proc.pid, signal.SIGKILL)
-            self._wait(10)
-        shutil.rmtree(self.run, ignore_errors=True)
+            self._wait()
+        self._scratch.close()
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self) -> None:
         if self.proc is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.proc.wait(seconds)
+                self.proc.wait(STOP_LIMIT)
 
     def __enter__(self) -> "Machine":
         return self

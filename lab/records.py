@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Writes a result directory's records so that a killed lab loses none.
+"""Writes a result directory's files so that a killed lab, or a full disk, loses none.
 
-Reading them for a report is `parse`'s; here only what is needed to go on.
+Reading them is `parse`'s.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.decode import DecodeError, decode
+from lab import parse
 from lab.model import BootRecord, RunRecord
 
 RUNS = "runs.jsonl"
@@ -28,31 +29,36 @@ def append(file: Path, record: RunRecord | BootRecord) -> None:
         os.fsync(out.fileno())
 
 
+def write(file: Path, data: bytes) -> None:
+    """Write a file and have it on the disk before returning: a record will speak of it."""
+    with file.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
 def runs(directory: Path) -> list[RunRecord]:
-    """The runs so far; a line that a kill has torn is left out."""
-    return list(_read(directory / RUNS, RunRecord))
+    """The runs so far; a line that a kill has torn is left out, a damaged one a UsageError."""
+    return list(parse.runs(directory).records)
 
 
 def boots(directory: Path) -> list[BootRecord]:
-    """The boots so far."""
-    return list(_read(directory / BOOTS, BootRecord))
+    """The boots so far, likewise."""
+    return list(parse.boots(directory).records)
+
+
+def replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        write(new, text.encode())
+        new.replace(file)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
 
 
 def write_json(file: Path, value: Any) -> None:
     """Replace a file at once; `value` may be a dataclass."""
     data = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-    new = file.with_name(f".{file.name}.new")
-    new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    new.replace(file)
-
-
-def _read(file: Path, kind: type[Any]) -> list[Any]:
-    if not file.exists():
-        return []
-    found = []
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            found.append(decode(kind, json.loads(line), strict=False))
-        except (ValueError, DecodeError):
-            continue
-    return found
+    replace(file, json.dumps(data, indent=1) + "\n")

@@ -5,14 +5,12 @@ Everything comes from the files that the runner left; nothing runs again, and
 the same files give the same bytes.
 """
 
-import contextlib
-import os
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
-from lab import paths, table
+from lab import paths, records, table
 from lab.errors import UsageError
 from lab.model import Workload
 from lab.plots import Plot, plots
@@ -34,10 +32,10 @@ def make(directory: Path) -> Summary:
         for old in (directory / "plots").glob("*.svg"):
             old.unlink()
         for plot in drawn:
-            _write(directory / "plots" / f"{plot.name}.svg", plot.svg)
-        _write(directory / "summary.json", as_json(summary))
-        _write(directory / "table.txt", table.as_text(summary))
-        _write(directory / "report.html", html(summary, drawn))
+            records.replace(directory / "plots" / f"{plot.name}.svg", plot.svg)
+        records.replace(directory / "summary.json", as_json(summary))
+        records.replace(directory / "table.txt", table.as_text(summary))
+        records.replace(directory / "report.html", html(summary, drawn))
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror}.") from None
     return summary
@@ -93,14 +91,3 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("host", f"{m.pcpus} pCPUs"),
         ("runs wanted a cell", f"{m.reps} in each of {m.boots} host boots"),
     ]
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()

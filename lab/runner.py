@@ -27,6 +27,7 @@ from lab.errors import UsageError
 from lab.images import Images
 from lab.machine import HostSpec
 from lab.model import Backend, BootRecord, Experiment, Manifest, RunRecord
+from lab.parse import guest_figures
 from lab.paths import ROOT
 from lab.progress import Progress, Stage
 from lab.schedule import PlannedRun
@@ -106,7 +107,11 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     files = files or images.prepare(experiment.variant, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
     with _alone(directory):
-        if not (directory / records.MANIFEST).exists():
+        begun = (directory / records.MANIFEST).exists()
+        if begun and not options.resume:
+            raise UsageError(f"another run has begun in {directory} meanwhile: name another"
+                             " directory")
+        if not begun:
             manifest = _manifest(experiment, options, chosen, files)
             records.write_json(directory / records.MANIFEST, manifest)
         spec = host_spec(experiment, chosen, files)
@@ -123,7 +128,7 @@ class Runner:
         self.spec = spec
         self.planned = schedule.plan(experiment, seed)
         self.progress = progress
-        known = records.runs(directory)
+        known = _usable(experiment, directory)
         self.left = schedule.remaining(self.planned, known)
         self.attempts = schedule.attempts(known)
         self.boots = _next_boot(directory)
@@ -149,10 +154,17 @@ class Runner:
         for planned in group:
             self._until_valid(planned, stage)
             stage.advance()
+        stage.text("closing the host")
+        self._close()
+
+    def _close(self, reason: str = "") -> None:
+        """End the session if there is one; `reason` says what was wrong with it.
+
+        One whose end is interrupted stays the session, so that it is aborted.
+        """
         if self.session is not None:
-            session, self.session = self.session, None
-            stage.text("closing the host")
-            session.close()
+            self.session.close(reason)
+            self.session = None
 
     def _until_valid(self, planned: PlannedRun, stage: Stage) -> None:
         """Try a planned run until it is valid or has used its repeats up."""
@@ -180,15 +192,11 @@ class Runner:
             record = session.run(planned, attempt)
             if session.dropped >= DISTRUST:
                 # An emulated host that was corrupted once goes on losing guests.
-                self.session = None
-                session.close(f"{session.dropped} guests failed in this boot")
+                self._close(f"{session.dropped} guests failed in this boot")
             return record
         except HostLost as lost:
-            number = self.boots - 1
-            if self.session is not None:
-                session, self.session = self.session, None
-                number = session.number
-                session.close(str(lost))
+            number = self.boots - 1 if self.session is None else self.session.number
+            self._close(str(lost))
             record = _unmade(self.experiment, planned, attempt, str(lost))
             return replace(record, boot=number)
 
@@ -209,8 +217,7 @@ class Runner:
             except HostLost as lost:
                 if not left:
                     raise
-                session, self.session = self.session, None
-                session.close(str(lost))
+                self._close(str(lost))
         assert self.session is not None
         return self.session
 
@@ -222,6 +229,15 @@ class Runner:
         if not record.ok:
             what = f"guest {record.guest}" if record.guest else "the host"
             self.progress.say(f"boot {record.boot}, {what}: {record.reason}")
+
+
+def _usable(experiment: Experiment, directory: Path) -> list[RunRecord]:
+    """The runs so far; one whose outputs were lost or hold no figure is not valid."""
+    workloads = {workload.name: workload for workload in experiment.workloads}
+    known = records.runs(directory)
+    return [replace(run, valid=bool(run.valid and run.workload in workloads
+                                    and guest_figures(directory, run, workloads[run.workload])[0]))
+            for run in known]
 
 
 def _unmade(experiment: Experiment, planned: PlannedRun, attempt: int, reason: str) -> RunRecord:

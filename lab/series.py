@@ -9,7 +9,6 @@ a hunk may move, which is logged, but its context must match in full.
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from lab import content, paths, tools
 from lab.base import Budget
 from lab.errors import LabError, UsageError
+from lab.scratch import Scratch
 
 OVERLAY = paths.KERNEL / "overlay"
 SERIES = paths.KERNEL / "series"
@@ -283,10 +283,10 @@ def apply(tree: Path, overlay: Path = OVERLAY, series: Path = SERIES) -> ApplyRe
     """
     if not tree.is_dir():
         raise UsageError(f"there is no folder {tree}")
-    with tempfile.TemporaryDirectory(prefix="pvsync-series-") as scratch:
-        result = render(tree, overlay, series, Path(scratch))
+    with Scratch() as scratch:
+        result = render(tree, overlay, series, scratch)
         for name in (*result.overlay, *result.changed):
-            put_file(Path(scratch) / name, tree / name)
+            put_file(scratch / name, tree / name)
     return result
 
 

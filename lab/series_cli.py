@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`./pvsync series`: the kernel sources as overlay and patches."""
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ import click
 from lab import base, gitseries, paths, series
 from lab.errors import LabError
 from lab.progress import shown
+from lab.scratch import Scratch
 
 TREE = click.option(
     "--tree",
@@ -90,8 +90,8 @@ def check_command(tree: Path | None) -> None:
     problems = count.over(limits.budget)
     with shown() as progress:
         source = base.source(tree, progress)
-    with tempfile.TemporaryDirectory(prefix="pvsync-check-") as scratch:
-        result = series.render(source.tree, series.OVERLAY, series.SERIES, Path(scratch))
+    with Scratch() as scratch:
+        result = series.render(source.tree, series.OVERLAY, series.SERIES, scratch)
     for offset in result.offsets:
         click.echo(f"offset: {offset}")
     if not result.offsets:

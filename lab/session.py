@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from lab import console, observed, windows
+from lab import console, observed, records, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -346,7 +346,7 @@ class Session:
         for name in names:
             note = answer[name]
             file = folder / f"{name}.out"
-            (self.out / file).write_bytes(base64.b64decode(note.get("out", "")))
+            records.write(self.out / file, base64.b64decode(note.get("out", "")))
             guests.append(GuestRun(name, note.get("began"), note.get("ended"),
                                    note.get("elapsed"), note.get("status"), str(file)))
             trouble = self._look(name) or note["error"]

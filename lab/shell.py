@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +16,7 @@ from lab.guest import GuestSpec, guest_command
 from lab.machine import HostSpec, die_with_parent, host_command
 from lab.model import Backend, Scheme
 from lab.progress import shown
+from lab.scratch import Scratch
 
 MEMORY = 2048
 GUEST_MEMORY = 512
@@ -80,8 +80,8 @@ def run(where: str, scheme: Scheme, *, vcpus: int, pcpus: int, backend: str,
         variant = "test" if scheme.test_only else "lab"
         files = images.prepare(variant, tree, packages, progress)
     print("The console follows; Ctrl-A X ends the machine.", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="pvsync-") as folder:
-        argv = command(where, scheme, chosen, files, vcpus=vcpus, pcpus=pcpus, run=Path(folder))
+    with Scratch() as folder:
+        argv = command(where, scheme, chosen, files, vcpus=vcpus, pcpus=pcpus, run=folder)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             subprocess.run(argv, check=False, preexec_fn=die_with_parent)

@@ -217,8 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print(*(f"{stage.name}: {' '.join(stage.command)}" for stage in chosen), sep="\n")
         return 0
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup
+            signal.signal(number, _interrupt)
     try:
         return 1 if run_all(chosen).failed else 0
     except KeyboardInterrupt:

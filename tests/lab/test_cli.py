@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,7 +203,10 @@ def test_existing_directory_is_left_alone(call: Call, runner: FakeRunner, tmp_pa
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "thesis.txt").write_text("precious")
     status, _, err = call("run", "demo", "--out", "here")
-    assert status == 2 and "here exists: continue there with --resume here" in err
+    assert status == 2 and err == "pvsync: here exists and is not empty: name another.\n"
+    (tmp_path / "here" / "manifest.json").touch()
+    _, _, err = call("run", "demo", "--out", "here")
+    assert "here exists and is not empty: continue there with --resume here, or name another" in err
     assert not runner.calls
     (tmp_path / "empty").mkdir()
     assert call("run", "demo", "--out", "empty")[0] == 0
@@ -218,20 +222,26 @@ def test_interrupted(call: Call, runner: FakeRunner) -> None:
     status, _, err = call("run", "demo", "--vms", "1", "--out", "my dir")
     assert status == 130
     assert err.splitlines()[-1] == (
-        "Interrupted. Continue with: ./pvsync run demo --vms 1 --resume 'my dir'"
+        "Continue with: ./pvsync run demo --vms 1 --resume 'my dir'"
     )
 
 
 def test_lab_error_is_status_1(call: Call, runner: FakeRunner) -> None:
     runner.error = LabError("the host died")
-    assert call("run", "demo")[::2] == (1, "pvsync: the host died.\n")
+    assert call("run", "demo", "--out", "y")[::2] == (
+        1, "pvsync: the host died.\nContinue with: ./pvsync run demo --resume y\n")
     runner.error = UsageError("qemu is missing")
     assert call("run", "demo", "--out", "x")[::2] == (2, "pvsync: qemu is missing.\n")
 
 
 def test_full_disk_is_one_sentence(call: Call, runner: FakeRunner) -> None:
-    runner.error = OSError(28, "No space left on device", "runs.jsonl")
-    assert call("run", "demo")[::2] == (1, "pvsync: runs.jsonl: No space left on device.\n")
+    for file, said in (("runs.jsonl", "runs.jsonl"), (None, "x")):
+        runner.error = OSError(28, "No space left on device", file)
+        status, _, err = call("run", "demo", "--out", "x")
+        assert status == 1
+        assert err.splitlines() == [f"pvsync: {said}: No space left on device.",
+                                    "Continue with: ./pvsync run demo --resume x"]
+        shutil.rmtree("x")
 
 
 def begun(tmp_path: Path, experiment: Experiment) -> Path:

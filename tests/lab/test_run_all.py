@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The runner of all tests: it has to notice what breaks."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -119,17 +120,20 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         "ruff", "mypy", "lab", "models", "policy", "series", "locks", "kernel"]
 
 
-def test_a_killed_run_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """Also one that a shell started in the background, where SIGINT is to be ignored."""
     mark = tmp_path / "pid"
     code = ("import sys; from tests import run_all; run_all.stages = lambda: [run_all.Stage('s',"
             f" ('sh', '-c', 'echo $$ >{mark}; exec sleep 60'), 'status')];"
             " sys.exit(run_all.main([]))")
-    run = subprocess.Popen([sys.executable, "-c", code], cwd=run_all.ROOT,
-                           stdout=subprocess.DEVNULL)
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=run_all.ROOT, stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # noqa: PLW1509
     end = time.monotonic() + 20
     while not (mark.exists() and mark.read_text().strip()) and time.monotonic() < end:
         time.sleep(0.05)
     child = int(mark.read_text())
-    run.terminate()
+    run.send_signal(number)
     assert run.wait(20) == 130
     assert not psutil.pid_exists(child)

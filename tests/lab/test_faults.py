@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A full disk, a killed QEMU, a killed lab, two labs at once, damaged results.
+
+Each ends in a clear message and a directory that can be resumed, and leaves nothing running.
+"""
+
+import errno
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lab import images, machine, records, runner
+from lab.control import Control, HostLost
+from lab.errors import UsageError
+from lab.machine import HostSpec, Machine
+from lab.model import RunRecord
+from lab.progress import Silent
+from lab.runner import Options
+from lab.scratch import PREFIX, Scratch
+from lab.session import Session
+from tests.lab.test_session import experiment, go, spec
+
+__all__ = ["spec"]
+PVSYNC = Path(__file__).parent / "fake" / "pvsync.py"
+EXPERIMENT = """\
+about = "two schemes on fakes"
+schemes = ["ticket", "pmt"]
+workloads = ["hackbench"]
+vms = [1]
+vcpus = 2
+pcpus = 2
+reps = 2
+boots = 1
+guest_mem = 64
+max_repeats = 4
+"""
+LIMIT = 60.0
+"""Seconds for what takes a few."""
+
+
+def until(lab: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+    """Wait until it is true, while the lab runs."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert lab.poll() is None, lab.communicate()
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+class Place:
+    """Where labs run as processes of their own, with guests that are fakes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.out = folder / "out"
+        self.tmp = folder / "tmp"
+        self.tmp.mkdir()
+        (folder / "x.toml").write_text(EXPERIMENT)
+        self.labs: list[subprocess.Popen[str]] = []
+
+    def command(self, *arguments: str, cmd: str = "sleep 0.3") -> list[str]:
+        """A lab's command line: what it is given, where its results are, what guests do."""
+        return [sys.executable, str(PVSYNC), "run", str(self.folder / "x.toml"), "--cmd", cmd,
+                *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.tmp)}
+
+    def start(self, *arguments: str, cmd: str = "sleep 0.3",
+              ignored: signal.Signals | None = None) -> subprocess.Popen[str]:
+        """A lab; it inherits that a signal is ignored, as a background job does."""
+        def prepare() -> None:
+            if ignored is not None:
+                signal.signal(ignored, signal.SIG_IGN)
+        one = subprocess.Popen(self.command(*arguments, cmd=cmd), env=self.environment(), text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               preexec_fn=prepare)  # noqa: PLW1509 (no threads here)
+        self.labs.append(one)
+        return one
+
+    def run(self, *arguments: str, cmd: str = "sleep 0.3") -> tuple[int, str]:
+        """Status and standard error of a lab that ends by itself."""
+        one = self.start(*arguments, cmd=cmd)
+        _, errors = one.communicate(timeout=LIMIT)
+        return one.returncode, errors
+
+    def runs(self) -> list[RunRecord]:
+        return records.runs(self.out)
+
+    def folders(self) -> list[str]:
+        """Those for the time that a lab runs."""
+        return sorted(one.name for one in self.tmp.iterdir())
+
+    def begun(self) -> int:
+        """How many guests said that a measured command has started."""
+        logs = self.out.glob("boots/*/host-control.log")
+        return sum(log.read_text(errors="replace").count('"op": "round"') for log in logs)
+
+    def close(self) -> None:
+        for one in self.labs:
+            if one.poll() is None:
+                one.kill()
+            one.communicate()
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """Short, for sockets' paths."""
+    one = Place(Path(tempfile.mkdtemp(prefix="faults-")))
+    yield one
+    one.close()
+
+
+def machines(lab: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes of a lab: hostd and QEMU, not the commands that stand for a guest's."""
+    found = []
+    for one in psutil.Process(lab.pid).children(recursive=True):
+        try:
+            if one.name() not in ("sh", "sleep"):
+                found.append(one)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def all_end(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return len(processes) >= 2 and not alive
+
+
+def one_sentence(errors: str) -> str:
+    """The last thing that the lab said; there must be no traceback."""
+    assert "Traceback" not in errors and "Exception" not in errors, errors
+    said = [line for line in errors.splitlines() if line.startswith("pvsync: ")]
+    assert len(said) == 1, errors
+    return said[0]
+
+
+# A killed lab, and one that is interrupted
+
+
+BOOTED: dict[str, Callable[[Place], bool]] = {
+    "while guests boot": lambda place: len(list(place.tmp.glob("*/guests/*"))) > 0,
+    "in the first run": lambda place: place.begun() > 0,
+    "after two runs": lambda place: len(place.runs()) == 2,
+}
+
+
+@pytest.mark.parametrize("when", list(BOOTED))
+def test_a_killed_lab_is_resumed(place: Place, when: str) -> None:
+    lab = place.start("--out", str(place.out))
+    until(lab, lambda: BOOTED[when](place) and len(machines(lab)) >= 2)
+    started = machines(lab)
+    lab.kill()
+    lab.wait()
+    assert all_end(started)
+    assert len(place.folders()) == 1
+    before = place.runs()
+    status, errors = place.run("--resume", str(place.out))
+    assert status == 0, errors
+    after = place.runs()
+    assert after[:len(before)] == before and sum(run.valid for run in after) == 4
+    assert place.folders() == [], "the folder of the killed lab is still there"
+    assert (place.out / "report.html").exists()
+
+
+@pytest.mark.parametrize("ignored", [None, signal.SIGINT])
+@pytest.mark.parametrize("when", list(BOOTED))
+def test_an_interrupted_lab_is_resumed(place: Place, when: str,
+                                       ignored: signal.Signals | None) -> None:
+    """Also one that a shell has put into the background, where it is to ignore the signal."""
+    lab = place.start("--out", str(place.out), ignored=ignored)
+    until(lab, lambda: BOOTED[when](place) and len(machines(lab)) >= 2)
+    started = machines(lab)
+    lab.send_signal(signal.SIGINT)
+    _, errors = lab.communicate(timeout=LIMIT)
+    assert lab.returncode == 130, errors
+    assert all_end(started) and place.folders() == []
+    *_, said, again = errors.splitlines()
+    assert said == one_sentence(errors) == "pvsync: interrupted."
+    assert again.startswith("Continue with: ./pvsync run ")
+    arguments = shlex.split(again.removeprefix("Continue with: "))[3:]
+    assert arguments == ["--cmd", "sleep 0.3", "--resume", str(place.out)]
+    assert place.run(*arguments[2:])[0] == 0
+
+
+def test_hangup_ends_a_lab_but_not_under_nohup(place: Place) -> None:
+    labs = [place.start("--out", str(place.folder / name), ignored=ignored)
+            for name, ignored in (("out", None), ("nohup", signal.SIGHUP))]
+    for lab in labs:
+        until(lab, lambda: len(machines(lab)) >= 2)  # noqa: B023 (called at once)
+        lab.send_signal(signal.SIGHUP)
+    statuses = []
+    for lab in labs:
+        lab.communicate(timeout=LIMIT)
+        statuses.append(lab.returncode)
+    assert statuses == [130, 0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "full")])
+def test_a_stop_that_is_interrupted(spec: HostSpec, tmp_path: Path, error: BaseException,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the last guests are being ended."""
+    seen: list[Machine] = []
+
+    def fail(self: Session, name: str) -> None:
+        seen.append(self.machine)
+        raise error
+    monkeypatch.setattr(Session, "_retire", fail)
+    with pytest.raises(type(error) if isinstance(error, OSError) else KeyboardInterrupt):
+        go(experiment("true", vms=(1,)), spec, tmp_path)
+    (host,) = seen
+    assert host.proc is not None and host.proc.poll() is not None
+    assert not host.run.exists()
+
+
+# A killed QEMU
+
+
+@pytest.mark.parametrize(("who", "victim", "words"), [
+    ("guest", "$PPID", "its virtual machine ended with status -9"),
+    ("host", "$(cut -d' ' -f4 /proc/$PPID/stat)", "the host ended with status -9"),
+])
+def test_a_killed_qemu(spec: HostSpec, tmp_path: Path, who: str, victim: str, words: str) -> None:
+    """The run is repeated, in a host that is booted again if it was the host's."""
+    once = f"[ -e {tmp_path}/killed ] || {{ touch {tmp_path}/killed; kill -9 {victim}; }}"
+    what = experiment(f"{once}; sleep 0.3; echo Time: 1.5", vms=(1,), repeats=3)
+    assert go(what, spec, tmp_path)
+    first, *_, last = records.runs(tmp_path)
+    assert not first.valid and words in first.reason
+    assert last.valid and last.boot == (who == "host")
+    boots = [boot for boot in records.boots(tmp_path) if not boot.ok]
+    assert [bool(boot.guest) for boot in boots] == [who == "guest"]
+    assert words in boots[0].reason
+
+
+def test_a_host_that_ends_before_it_is_up(spec: HostSpec, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "command", lambda _: ["sh", "-c", "echo no luck >&2; exit 3"])
+    began = time.monotonic()
+    with Machine(spec, tmp_path) as host, pytest.raises(HostLost, match="status 3 no luck"):
+        host.start()
+    assert time.monotonic() - began < 10
+
+
+def test_a_host_whose_qemu_hangs(spec: HostSpec, tmp_path: Path,
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection and says nothing."""
+    monkeypatch.setattr(machine, "STATE_LIMIT", 0.3)
+    with Machine(replace(spec, backend="tcg"), tmp_path) as host, socket.socket(
+            socket.AF_UNIX) as server, subprocess.Popen(["sleep", "60"]) as host.proc:
+        server.bind(str(host.run / "qmp"))
+        server.listen()
+        began = time.monotonic()
+        host.post_mortem()
+        assert time.monotonic() - began < 10 and not (tmp_path / "cpu-state.txt").exists()
+        host.proc.kill()
+
+
+# A full disk
+
+
+def test_a_full_disk(place: Place) -> None:
+    """On a disk of 1 MiB, which is then made larger."""
+    place.out.mkdir()
+    arguments = ["--out", str(place.out / "x")]
+    noisy = "head -c 150000 /dev/zero | tr '\\0' x; echo; sleep 0.3"
+    first = shlex.join(place.command(*arguments, cmd=noisy))
+    second = shlex.join(place.command("--resume", str(place.out / "x"), cmd=noisy))
+    script = f"""
+mount -t tmpfs -o size=1m none {place.out} || exit 99
+{first}
+echo "first $?" >&2
+ls {place.tmp} >&2
+cp -r {place.out}/x {place.folder}/full
+mount -o remount,size=64m {place.out} || exit 99
+{second}
+echo "second $?" >&2
+cp -r {place.out}/x {place.folder}/more
+"""
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(["unshare", "--mount", *user, "sh", "-c", script], check=False, text=True,
+                          env=place.environment(), capture_output=True, timeout=2 * LIMIT)
+    assert done.returncode == 0, done.stderr
+    said = one_sentence(done.stderr)
+    assert said.startswith(f"pvsync: {place.out}/x") and said.endswith(
+        ": No space left on device."), said
+    lines = done.stderr.splitlines()
+    after = lines[lines.index(said) + 1:]
+    assert after[0].startswith("Continue with: ./pvsync run ") and after[1] == "first 1"
+    assert not any(line.startswith(PREFIX) for line in after)
+    assert lines[-1] == "second 0"
+    full, more = (records.runs(place.folder / name) for name in ("full", "more"))
+    assert more[:len(full)] == full and sum(run.valid for run in full) < 4
+    assert sum(run.valid for run in more) == 4
+    for run in more:
+        for guest in run.guests:
+            assert not run.valid or (place.folder / "more" / guest.output).stat().st_size == 150_001
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
+    """The disk is full, the host is not lost."""
+    ours, theirs = socket.socketpair()
+    control = Control(ours, Path("/dev/full"))
+    with theirs:
+        theirs.sendall(b'{"event": "up"}\n')
+        assert control.wait(control.up, LIMIT, "boot") == {"event": "up"}
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            control.call("hello")
+    control.close()
+
+
+def test_what_is_replaced_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    records.write_json(tmp_path / "x.json", {"old": 1})
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        records.write_json(tmp_path / "x.json", {"new": 2})
+    assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
+    assert json.loads((tmp_path / "x.json").read_text()) == {"old": 1}
+
+
+# Two labs
+
+
+def test_two_labs_in_one_directory(place: Place) -> None:
+    lab = place.start("--out", str(place.out))
+    until(lab, lambda: place.begun() > 0)
+    lab.send_signal(signal.SIGSTOP)
+    status, errors = place.run("--resume", str(place.out))
+    assert status == 2
+    assert one_sentence(errors) == (f"pvsync: another run writes into {place.out}: wait for it,"
+                                    " or name another directory.")
+    status, errors = place.run("--out", str(place.out))
+    assert status == 2 and "exists and is not empty: continue there with --resume" in errors
+    assert len(place.folders()) == 1, "the other lab's folder is gone"
+    lab.send_signal(signal.SIGCONT)
+    _, errors = lab.communicate(timeout=LIMIT)
+    assert lab.returncode == 0, errors
+    assert [run.valid for run in place.runs() if run.valid] == [True] * 4
+
+
+def test_a_directory_that_another_lab_took_meanwhile(tmp_path: Path) -> None:
+    """Between this lab's look at it and its own beginning, which may be a build apart."""
+    (tmp_path / records.MANIFEST).write_text("theirs")
+    with pytest.raises(UsageError, match="another run has begun in"):
+        runner.run(experiment(), tmp_path, Options(backend="tcg"), Silent(), images.PLACEHOLDERS)
+    assert (tmp_path / records.MANIFEST).read_text() == "theirs"
+
+
+def test_a_lab_that_ended_before_it_began_is_no_hindrance(place: Place) -> None:
+    place.out.mkdir()
+    (place.out / ".lock").touch()
+    assert place.run("--out", str(place.out))[0] == 0
+    (place.folder / "foreign").mkdir()
+    (place.folder / "foreign" / "thesis.txt").touch()
+    status, errors = place.run("--out", str(place.folder / "foreign"))
+    assert status == 2 and one_sentence(errors).endswith("exists and is not empty: name another.")
+
+
+# Folders for the time of a run
+
+
+def test_folders_of_labs_that_are_alive_stay(tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "pvsync-other").mkdir()
+    (tmp_path / f"{PREFIX}dead").mkdir()
+    (tmp_path / f"{PREFIX}dead" / "socket").touch()
+    (tmp_path / f"{PREFIX}link").symlink_to(tmp_path / "pvsync-other")
+    one = Scratch()
+    with Scratch() as two:
+        assert one.path.is_dir() and two.is_dir() and one.path != two
+        assert not (tmp_path / f"{PREFIX}dead").exists()
+    assert not two.exists()
+    one.close()
+    one.close()
+    assert {file.name for file in tmp_path.iterdir()} == {"pvsync-other", f"{PREFIX}link"}
+
+
+# Damaged results
+
+
+@pytest.fixture(scope="module")
+def complete() -> Iterator[Path]:
+    """A directory that has all its runs."""
+    place = Place(Path(tempfile.mkdtemp(prefix="faults-")))
+    assert place.run("--out", str(place.out))[0] == 0
+    yield place.out
+    place.close()
+
+
+@pytest.fixture
+def made(place: Place, complete: Path) -> Place:
+    """The same to be damaged."""
+    shutil.copytree(complete, place.out)
+    return place
+
+
+@pytest.mark.parametrize(("file", "data", "words"), [
+    ("runs.jsonl", b"\x89PNG\r\n", "runs.jsonl, line 1, is no valid JSON"),
+    ("runs.jsonl", b'{"id": 5}\n', "runs.jsonl, line 1, is no RunRecord"),
+    ("boots.jsonl", b"<html>", "boots.jsonl, line 1, is no valid JSON"),
+    ("manifest.json", b'{"experiment":', "manifest.json is no valid JSON"),
+])
+def test_damaged_results_are_not_resumed(made: Place, file: str, data: bytes, words: str) -> None:
+    """Nothing is booted to find out hours later that there can be no report."""
+    runs = made.out / "runs.jsonl"
+    runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:-1]))
+    (made.out / file).write_bytes(data)
+    status, errors = made.run("--resume", str(made.out))
+    assert status == 2 and words in one_sentence(errors)
+    assert (made.out / file).read_bytes() == data
+    assert len(list((made.out / "boots").iterdir())) == 1
+
+
+def test_lost_outputs_are_made_again(made: Place) -> None:
+    """What a machine that went down had not on its disk yet."""
+    good = made.runs()
+    lost: Any = [run for run in good if run.valid][1]
+    for guest in lost.guests:
+        (made.out / guest.output).unlink()
+    (made.out / "boots.jsonl").write_bytes((made.out / "boots.jsonl").read_bytes()[:-9])
+    status, errors = made.run("--resume", str(made.out))
+    assert status == 0, errors
+    assert made.runs()[:len(good)] == good and len(made.runs()) > len(good)
