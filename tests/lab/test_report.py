@@ -262,7 +262,7 @@ def test_preemptions_are_stacked_by_kind(tmp_path: Path) -> None:
         assert [bar.get_height() for bar in bars] == pytest.approx(heights)
         bottoms = np.concatenate([[0], np.cumsum(heights)[:-1]])
         assert [bar.get_y() for bar in bars] == pytest.approx(bottoms.tolist())
-        assert len({bar.get_facecolor() for bar in bars}) == len(bars) == 8
+        assert len({bar.get_facecolor() for bar in bars}) == len(bars) == len(heights) == 9
         runs = [one.per_s for one in map(observed.preempted, summary.results.observations(
             "pmt", "hackbench", vms))]
         ends = [float(y) for y in np.asarray(axes.lines[0].get_ydata())]
