@@ -60,6 +60,8 @@ class Stage:
     command: tuple[str, ...]
     count: Literal["pytest", "closing", "status"]
     timeout_s: float = 1800
+    whole: bool = False
+    """A check that is skipped has failed."""
 
 
 def stages() -> list[Stage]:
@@ -69,7 +71,7 @@ def stages() -> list[Stage]:
         Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300),
         Stage("mypy", (python, "-m", "mypy"), "status", 900),
         Stage("lab", (python, "-m", "pytest", "tests/lab"), "pytest"),
-        Stage("models", (python, "-m", "pytest", "-s", "tests/models"), "pytest"),
+        Stage("models", (python, "-m", "pytest", "-s", "tests/models"), "pytest", whole=True),
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
@@ -105,6 +107,8 @@ def run_stage(stage: Stage, folder: Path) -> tuple[Count, str]:
         return Count(failed=1), f"gave no count (status {status})"
     if found == Count():
         return Count(failed=1), "ran no check at all"
+    if stage.whole and found.skipped:
+        return Count(found.passed, found.failed + found.skipped), "skipped what it has to check"
     if status != 0 and found.failed == 0:
         return found + Count(failed=1), f"status {status} though no check failed"
     if status == 0 and found.failed:

@@ -16,9 +16,10 @@ from tests.run_all import Count, Stage
 
 
 def stage(
-    code: str, count: Literal["pytest", "closing", "status"] = "closing", timeout_s: float = 30
+    code: str, count: Literal["pytest", "closing", "status"] = "closing", timeout_s: float = 30,
+    whole: bool = False,
 ) -> Stage:
-    return Stage("it", (sys.executable, "-c", code), count, timeout_s)
+    return Stage("it", (sys.executable, "-c", code), count, timeout_s, whole)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,13 @@ def test_stages(tmp_path: Path, code: str, count: Count, broken: str) -> None:
 def test_stage_by_status(tmp_path: Path) -> None:
     assert run_all.run_stage(stage("", "status"), tmp_path) == (Count(1), "")
     assert run_all.run_stage(stage("exit(4)", "status"), tmp_path) == (Count(0, 1), "status 4")
+
+
+def test_skipped_check_of_a_whole_stage_has_failed(tmp_path: Path) -> None:
+    text = "print('3 passed, 0 failed, 2 skipped')"
+    assert run_all.run_stage(stage(text), tmp_path) == (Count(3, 0, 2), "")
+    count, broken = run_all.run_stage(stage(text, whole=True), tmp_path)
+    assert count == Count(3, 2) and "skipped" in broken
 
 
 def test_stage_that_hangs_is_ended(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The model of critical sections and borrowed time: exhaustive, and wrong after each mutation."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.spin import Verdict, same_trail, shortest, verify
+
+MODEL = Path(__file__).with_name("ecs.pml")
+# The states of each; other numbers mean that another model was searched.
+BOUNDS: dict[str, tuple[tuple[str, ...], int]] = {
+    "interrupts": (("-DTASKS=2", "-DROUNDS=2", "-DIRQ", "-DNMI"), 12_352_813),
+    "migration": (("-DVCPUS=2", "-DROUNDS=2"), 1_475_489),
+}
+# What an assertion is about, by what stands in it and in no other.
+UNTRUE = "&15)=="
+NOT_NOTICED = "for_nmi["
+IN_A_SECTION = "nmi_section[c])"
+STILL_LENT = "called)"
+LENT_TWICE = "lent["
+LENT_WITHOUT_CPU = "violated !(granted["
+REQUEST_LOST = "put_off["
+REALTIME_LOST = "realtime["
+MUTATIONS = [
+    ("MARK_ONE", NOT_NOTICED), ("MARK_RUNNING", NOT_NOTICED), ("LOAD_ADD_STORE", NOT_NOTICED),
+    ("NO_SWITCH", UNTRUE), ("SWITCH_STORES", NOT_NOTICED), ("UNLOCK_SWITCH", NOT_NOTICED),
+    ("NO_TELL", NOT_NOTICED), ("TELL_ONE", NOT_NOTICED), ("CLEAR_LOOK", NOT_NOTICED),
+    ("LEFT_IRQS_ON", NOT_NOTICED), ("LOOK_ONE", IN_A_SECTION), ("NO_CALL", NOT_NOTICED),
+    ("CALL_FIRST", IN_A_SECTION), ("CALL_IGNORED", STILL_LENT), ("NO_TIMER", REQUEST_LOST),
+    ("PUT_OFF_UNLOCKED", REALTIME_LOST), ("PUT_OFF_ALL", REALTIME_LOST),
+    ("LEND_AGAIN", LENT_TWICE), ("KEEP_LOAN", LENT_WITHOUT_CPU), ("SPINNER_LAST", UNTRUE),
+]
+HARMLESS = [("NMI_LEFT", 440_173), ("KEEP_MARK", 392_252)]
+
+
+def check(bounds: str, found: Verdict, states: int) -> None:
+    """A search without errors, of all that it should have searched."""
+    assert found.errors == 0, found.first
+    assert found.complete
+    print(f"[{bounds}: {found.states} states]", end=" ")
+    assert found.states == states
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_words_are_true_and_loans_end(bounds: str, tmp_path: Path) -> None:
+    defines, states = BOUNDS[bounds]
+    check(bounds, verify(MODEL, tmp_path, *defines), states)
+
+
+@pytest.mark.parametrize(("mutation", "error"), MUTATIONS)
+def test_each_mutation_is_found(mutation: str, error: str, tmp_path: Path) -> None:
+    found, trail = shortest(MODEL, tmp_path, f"-D{mutation}")
+    assert error in found.first
+    assert same_trail(f"ecs/{mutation}", trail)
+
+
+@pytest.mark.parametrize(("mutation", "states"), HARMLESS)
+def test_harmless(mutation: str, states: int, tmp_path: Path) -> None:
+    """The model says why."""
+    found = verify(MODEL, tmp_path, "-DIRQ", "-DNMI", f"-D{mutation}")
+    check(mutation, found, states)
+
+
+def test_loans_for_nmi_handlers_are_not_covered(tmp_path: Path) -> None:
+    """A limit of the mechanism, not of the model."""
+    found, trail = shortest(MODEL, tmp_path, "-DNMI", "-DNMI_LOANS")
+    assert "granted[" in found.first
+    assert same_trail("ecs/NMI_LOANS", trail)
