@@ -11,7 +11,8 @@
  * Every access to shared memory and every cpu_relax() first announces itself
  * through PVSYNC_FAULT(). Without PVSYNC_NO_HOOKS that calls pvsync_hook, which
  * a runner points at a scheduler of its own, at a source of delays, or at a
- * counter of accesses; with it (benchmarks) it is nothing.
+ * counter of accesses; with it (benchmarks) it is nothing. With PVSYNC_MODEL no
+ * memory is accessed at all, see model.h.
  */
 
 #include <stdbool.h>
@@ -83,6 +84,10 @@ extern void (*pvsync_hook)(enum pvsync_point point, unsigned int size);
 
 #define barrier()	__asm__ __volatile__("" ::: "memory")
 
+#ifdef PVSYNC_MODEL
+#include "model.h"
+#else
+
 static inline void cpu_relax(void)
 {
 	PVSYNC_FAULT(PVSYNC_RELAX, 0);
@@ -119,6 +124,36 @@ extern int pvsync_fence_word;
 		PVSYNC_FAULT(PVSYNC_STORE, sizeof(*(p)));		\
 		__atomic_store_n(p, __v, order);			\
 	} while (0)
+
+#define SHIM_XCHG(p, v, order)						\
+	({								\
+		PVSYNC_FAULT(PVSYNC_RMW, sizeof(*(p)));			\
+		__atomic_exchange_n(p, v, order);			\
+	})
+
+/* As in the kernel: false leaves the value that was found in *old. */
+#define SHIM_TRY_CMPXCHG(p, old, new, order)				\
+	({								\
+		PVSYNC_FAULT(PVSYNC_RMW, sizeof(*(p)));			\
+		__atomic_compare_exchange_n(p, old, new, false, order,	\
+					    __ATOMIC_RELAXED);		\
+	})
+
+/* name, builtin: atomic_fetch_NAME{,_acquire,_release,_relaxed}() and NAME_return. */
+#define SHIM_FETCH(name, suffix, builtin, order)			\
+static inline int atomic_fetch_##name##suffix(int i, atomic_t *v)	\
+{									\
+	PVSYNC_FAULT(PVSYNC_RMW, sizeof(*v));				\
+	return __atomic_fetch_##builtin(&v->counter, i, order);		\
+}									\
+static inline int atomic_##name##_return##suffix(int i, atomic_t *v)	\
+{									\
+	PVSYNC_FAULT(PVSYNC_RMW, sizeof(*v));				\
+	return __atomic_##builtin##_fetch(&v->counter, i, order);	\
+}
+
+#endif /* PVSYNC_MODEL */
+
 #define READ_ONCE(x)		SHIM_LOAD(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v)	SHIM_STORE(&(x), v, __ATOMIC_RELAXED)
 #define smp_load_acquire(p)	SHIM_LOAD(p, __ATOMIC_ACQUIRE)
@@ -136,23 +171,11 @@ extern int pvsync_fence_word;
 #define smp_cond_load_relaxed(p, cond)	SHIM_COND_LOAD(p, cond, __ATOMIC_RELAXED)
 #define smp_cond_load_acquire(p, cond)	SHIM_COND_LOAD(p, cond, __ATOMIC_ACQUIRE)
 
-#define SHIM_XCHG(p, v, order)						\
-	({								\
-		PVSYNC_FAULT(PVSYNC_RMW, sizeof(*(p)));			\
-		__atomic_exchange_n(p, v, order);			\
-	})
 #define xchg(p, v)		SHIM_XCHG(p, v, __ATOMIC_SEQ_CST)
 #define xchg_acquire(p, v)	SHIM_XCHG(p, v, __ATOMIC_ACQUIRE)
 #define xchg_release(p, v)	SHIM_XCHG(p, v, __ATOMIC_RELEASE)
 #define xchg_relaxed(p, v)	SHIM_XCHG(p, v, __ATOMIC_RELAXED)
 
-/* As in the kernel: false leaves the value that was found in *old. */
-#define SHIM_TRY_CMPXCHG(p, old, new, order)				\
-	({								\
-		PVSYNC_FAULT(PVSYNC_RMW, sizeof(*(p)));			\
-		__atomic_compare_exchange_n(p, old, new, false, order,	\
-					    __ATOMIC_RELAXED);		\
-	})
 #define try_cmpxchg(p, o, n)		SHIM_TRY_CMPXCHG(p, o, n, __ATOMIC_SEQ_CST)
 #define try_cmpxchg_acquire(p, o, n)	SHIM_TRY_CMPXCHG(p, o, n, __ATOMIC_ACQUIRE)
 #define try_cmpxchg_release(p, o, n)	SHIM_TRY_CMPXCHG(p, o, n, __ATOMIC_RELEASE)
@@ -182,18 +205,6 @@ typedef struct {
 #define atomic_cond_read_relaxed(v, cond) smp_cond_load_relaxed(&(v)->counter, cond)
 #define atomic_cond_read_acquire(v, cond) smp_cond_load_acquire(&(v)->counter, cond)
 
-/* name, builtin: atomic_fetch_NAME{,_acquire,_release,_relaxed}() and NAME_return. */
-#define SHIM_FETCH(name, suffix, builtin, order)			\
-static inline int atomic_fetch_##name##suffix(int i, atomic_t *v)	\
-{									\
-	PVSYNC_FAULT(PVSYNC_RMW, sizeof(*v));				\
-	return __atomic_fetch_##builtin(&v->counter, i, order);		\
-}									\
-static inline int atomic_##name##_return##suffix(int i, atomic_t *v)	\
-{									\
-	PVSYNC_FAULT(PVSYNC_RMW, sizeof(*v));				\
-	return __atomic_##builtin##_fetch(&v->counter, i, order);	\
-}
 #define SHIM_FETCH_ORDERS(name, builtin)				\
 	SHIM_FETCH(name, , builtin, __ATOMIC_SEQ_CST)			\
 	SHIM_FETCH(name, _acquire, builtin, __ATOMIC_ACQUIRE)		\

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every run of the ticket locks, as they are compiled, on x86-TSO; and of broken ones.
+
+`tests/locks/explore.c` says what is modelled and what is checked.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.locks.check import OVERLAY, Mutant, load_mutants, make, mutate
+from tests.models.spin import same_trail
+
+LOCKS = Path(__file__).parent.parent / "locks"
+# 3 CPUs by 2 rounds, ticket-3 by 3. States are told apart by what their CPUs access next, so that
+# their number does not depend on the compiler.
+BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
+    "ticket": ("ticket", (), 20_184),
+    "ticket-add": ("ticket-add", (), 5_031),
+    "ticket-try": ("ticket", ("--try",), 52_244),
+    "ticket-3": ("ticket", ("--rounds", "3"), 139_825),
+    "ticket-wrap": ("ticket", ("--wrap",), 5_724),
+    "pmt-0": ("pmt", ("--tau", "0"), 92_886),
+    "pmt-1": ("pmt", ("--tau", "1"), 143_988),
+    "pmt-2": ("pmt", ("--tau", "2"), 143_988),
+    "pmt-add": ("pmt-add", ("--tau", "1"), 87_411),
+    "pmt-try": ("pmt", ("--tau", "1", "--try"), 270_365),
+    "pmt-wrap": ("pmt", ("--tau", "1", "--wrap"), 43_726),
+}
+# Counts of 2 bits instead of 12: as many waiters as fit, and overtaken all around.
+NARROW = [
+    ("#define PVSYNC_GRANT\t\t0x00100000U", "#define PVSYNC_GRANT\t\t0x40000000U"),
+    ("#define PVSYNC_GRANT_SHIFT\t20", "#define PVSYNC_GRANT_SHIFT\t30"),
+    ("#define PVSYNC_COUNT_MASK\t0x00000fffU", "#define PVSYNC_COUNT_MASK\t0x00000003U"),
+]
+NARROW_STATES = 143_904
+
+TWO_OWNERS = "two owners"
+UNSEEN = "an owner does not see the data of the one before"
+OVERTAKEN = "a waiter is overtaken by one that has not timed out"
+ARRIVAL = "an arrival takes the lock while others wait"
+NOT_ZERO = "the word of the free lock is not 0 in the end"
+STUCK = "not everybody can get through from here"
+NOT_EQUAL = "of two waiters that have timed out, not any can be the first"
+# By their names in tests/locks/mutants.toml: which lock finds what.
+MUTATIONS = [
+    ("take without acquire", "pmt-1", UNSEEN),
+    ("fast path without acquire", "ticket", UNSEEN),
+    ("unlock without release", "ticket", UNSEEN), ("unlock without release", "pmt-1", UNSEEN),
+    ("unlock stores 16 bits", "ticket", ARRIVAL),
+    ("unlock stores 32 bits", "ticket", ARRIVAL),
+    ("trylock ignores waiters", "ticket-try", ARRIVAL),
+    ("take ignores the owner", "pmt-1", TWO_OWNERS),
+    ("take by a plain store", "pmt-1", TWO_OWNERS),
+    ("stale value after a lost race", "pmt-1", STUCK),
+    ("join by load and store", "ticket", TWO_OWNERS),
+    ("ticket of the next one", "ticket", OVERTAKEN),
+    ("ticket without the waiters", "ticket", OVERTAKEN),
+    ("position without wrap mask", "ticket-wrap", OVERTAKEN),
+    ("last waiter taken for overtaken", "ticket", OVERTAKEN),
+    ("never times out", "pmt-1", NOT_EQUAL),
+    ("infinite tau times out", "ticket", OVERTAKEN),
+    ("second in line does not wait", "ticket", OVERTAKEN),
+    ("last waiter leaves its counts behind", "ticket", NOT_ZERO),
+    ("second to last resets the counts", "ticket", ARRIVAL),
+    ("grant not counted", "ticket", OVERTAKEN),
+    ("waiter not counted off", "ticket", NOT_ZERO),
+]
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build folder with what the locks need of the base kernel."""
+    folder = tmp_path_factory.mktemp("explore")
+    error = make(["base/kernel/locking/qspinlock.c"], folder, [])
+    assert error is None, error
+    return folder
+
+
+def explore(folder: Path, lock: str, options: tuple[str, ...], overlay: Path = OVERLAY) -> str:
+    """Build the explorer of a lock and run it; its output."""
+    error = make([f"explore-{lock}"], folder, [f"OVERLAY={overlay}", "WERROR="])
+    assert error is None, error
+    done = subprocess.run([folder / f"explore-{lock}", *options], capture_output=True, text=True,
+                          timeout=900, check=False)
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    return done.stdout
+
+
+def changed(base: Path, folder: Path, mutants: list[Mutant]) -> tuple[Path, Path]:
+    """An overlay and a build folder with changes."""
+    overlay, build = folder / "overlay", folder / "build"
+    shutil.copytree(OVERLAY, overlay)
+    shutil.copytree(base / "base", build / "base")
+    for mutant in mutants:
+        assert mutate(mutant, overlay, build) is None
+    return overlay, build
+
+
+def check(name: str, output: str, states: int) -> None:
+    """A search without an error, of all that it should have searched."""
+    found = re.fullmatch(r"states (\d+), by accesses (\d+), .*", output.strip())
+    assert found, output
+    print(f"[{name}: {output.strip()}]", end=" ")
+    assert int(found[2]) == states
+
+
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_every_run(bounds: str, base: Path) -> None:
+    lock, options, states = BOUNDS[bounds]
+    check(bounds, explore(base, lock, options), states)
+
+
+def test_tickets_that_wrap_under_a_sleeper(base: Path, tmp_path: Path) -> None:
+    header = "include/linux/pvsync/pmt_lock.h"
+    narrow = [Mutant("narrow", header, old, new) for old, new in NARROW]
+    overlay, build = changed(base, tmp_path, narrow)
+    check("pmt-narrow", explore(build, "pmt", ("--tau", "1"), overlay), NARROW_STATES)
+
+
+@pytest.mark.parametrize(("mutation", "bounds", "error"), MUTATIONS)
+def test_each_mutation_is_found(mutation: str, bounds: str, error: str, base: Path,
+                                tmp_path: Path) -> None:
+    (mutant,) = (m for m in load_mutants(LOCKS / "mutants.toml") if m.name == mutation)
+    overlay, build = changed(base, tmp_path, [mutant])
+    lock, options, _ = BOUNDS[bounds]
+    output = explore(build, lock, options, overlay)
+    assert output.splitlines()[-1] == f"error: {error}"
+    assert same_trail(f"locks/{bounds}-{mutation.replace(' ', '-')}", output)
+
+
+@pytest.mark.parametrize("lock", ["busted"])
+def test_broken_lock_is_found(lock: str, base: Path) -> None:
+    output = explore(base, lock, ())
+    assert output.splitlines()[-1] == f"error: {TWO_OWNERS}"
+    assert same_trail(f"locks/{lock}-two-owners", output)
