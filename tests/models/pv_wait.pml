@@ -12,8 +12,8 @@
  *
  * The ordered phase of the preemptable ticket lock touches nothing, and its
  * timeout may come at any time: such a waiter is here one that competes at once
- * (TICKET=0). A waiter may park at any time: its count of iterations is not
- * modelled.
+ * (TICKET=0). A waiter may park at any time, whatever it has read: its count of
+ * iterations is not modelled.
  *
  * Mutations, each of which has to be found:
  *	NO_MB1		the sleeper looks at the word before its slot is visible
@@ -90,17 +90,19 @@ end:	do
 	od
 }
 
-/* A CPU reads its own release from its buffer. */
-#define WORD(me)	(b_release[me] -> FREE : locked)
-
+/* Whoever waits has nothing but its slot in the buffer. */
 #ifdef TAKE_OWNED
 #define MAY_TAKE(me)	(!TICKET || ticket == granted)
 #else
-#define MAY_TAKE(me)	(WORD(me) == FREE && (!TICKET || ticket == granted))
+#define MAY_TAKE(me)	(locked == FREE && (!TICKET || ticket == granted))
 #endif
+
+/* Spin leaves the first statement of a block out of trails. */
+#define UNSEEN	skip
 
 inline take(me)
 {
+	UNSEEN;
 	waiters--;
 	if
 	:: waiters == 0 -> locked = LOCKED; granted = 0
@@ -114,68 +116,81 @@ inline take(me)
 	assert(owners == 1)
 }
 
+/* The next slot to look at. */
+#define SKIP_MINE(me)							\
+	if								\
+	:: at == me -> at++						\
+	:: else								\
+	fi
+
+inline look_at_slot()
+{
+	if
+#if TICKET
+#ifdef WAKE_ANY
+	:: s_sleeps[at] && next == NONE -> next = at
+#else
+	:: s_sleeps[at] && s_ticket[at] == now -> next = at
+#endif
+#else
+	:: s_sleeps[at] && !s_woken[at] && (next == NONE || s_ticket[at] < nearest) ->
+		next = at;
+		nearest = s_ticket[at]
+#endif
+	:: else
+	fi
+}
+
 inline release(me)
 {
-	/* try_cmpxchg_release(LOCKED, 0), or a look at granted. */
+	/* try_cmpxchg_release(LOCKED, 0), or a look at granted and a store. */
 	d_step {
 		drain(me);
 		owners--;
 		slow = (locked == SLOW);
-		now = granted;
 		if
-		:: !slow -> locked = FREE
-		:: else
-		fi
+		:: slow -> now = granted; b_release[me] = true
+		:: else -> locked = FREE
+		fi;
+		at = 0;
+		SKIP_MINE(me)
 	};
 	if
 	:: slow ->
-		b_release[me] = true;
 #ifndef NO_MB2
 		MB(me);
 #endif
 		/* Look at one slot after the other; the one furthest ahead wins. */
-		next = NONE;
-		at = 0;
 		do
-		:: at < CPUS && at != me ->
-			d_step {
-				if
-#if TICKET
-#ifdef WAKE_ANY
-				:: s_sleeps[at] && next == NONE -> next = at
-#else
-				:: s_sleeps[at] && s_ticket[at] == now -> next = at
-#endif
-#else
-				:: s_sleeps[at] && !s_woken[at] &&
-				   (next == NONE || s_ticket[at] < nearest) ->
-					next = at;
-					nearest = s_ticket[at]
-#endif
-				:: else
-				fi;
-				at++
-			}
-		:: at < CPUS && at == me -> at++
-		:: at == CPUS -> break
+		:: d_step { at < CPUS -> look_at_slot(); at++; SKIP_MINE(me) }
+		:: at >= CPUS -> break
 		od;
 		if
 		:: next != NONE ->
 			s_woken[next] = true;
 #ifndef NO_KICK
 			/* A hypercall: leaves the guest, which empties the buffer. */
-			d_step { drain(me); kicked[next] = true }
+			d_step { drain(me); kicked[next] = true; next = NONE }
 #endif
-		:: else
-		fi;
-		next = NONE; nearest = 0; at = 0
-	:: else
+		:: next == NONE
+		fi
+	:: !slow
 	fi;
-	slow = false; now = 0
+	d_step { slow = false; now = 0; next = NONE; nearest = 0; at = 0 }
+}
+
+inline clear_slot(me)
+{
+	UNSEEN;
+	b_sleeps[me] = false;
+	b_ticket[me] = 0;
+	b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
+	b_slot[me] = true
 }
 
 inline park(me)
 {
+	/* What is stored, and nobody sees before (1), is one step with it. */
 	d_step {
 		b_sleeps[me] = true;
 		b_ticket[me] = ticket;
@@ -184,77 +199,59 @@ inline park(me)
 #else
 		b_woken[me] = s_woken[me];
 #endif
-		b_slot[me] = true
-	};
+		b_slot[me] = true;
 #ifndef NO_MB1
-	MB(me);
+		drain(me)
 #endif
+	};
 	/* Announce: an atomic operation when it changes the word. */
 	d_step {
 		if
 #ifdef NO_RECHECK
 		:: MAY_TAKE(me) -> sleep = true
 #else
-		:: MAY_TAKE(me) -> sleep = false
+		:: MAY_TAKE(me) -> clear_slot(me)
 #endif
 #ifndef NO_ANNOUNCE
-		:: !MAY_TAKE(me) && WORD(me) == LOCKED -> drain(me); locked = SLOW; sleep = true
+		:: !MAY_TAKE(me) && locked == LOCKED -> drain(me); locked = SLOW; sleep = true
 #endif
 		:: else -> sleep = true
 		fi
 	};
 	if
-	:: sleep -> d_step { kicked[me] -> kicked[me] = false }
-	:: else
-	fi;
-	d_step {
-		b_sleeps[me] = false;
-		b_ticket[me] = 0;
-		b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
-		b_slot[me] = true;
-		sleep = false
-	}
+	:: sleep -> d_step { kicked[me] -> kicked[me] = false; sleep = false; clear_slot(me) }
+	:: !sleep
+	fi
 }
 
 proctype cpu(byte me)
 {
-	byte round = 0, ticket = 0, next = NONE, nearest = 0, at = 0, now = 0;
+	byte round = 0, ticket = NONE, next = NONE, nearest = 0, at = 0, now = 0;
 	bool slow = false, sleep = false;
 
 	do
-	:: round < ROUNDS(me) ->
-		d_step { /* the fast path, or join */
-			drain(me);
-			if
-			:: locked == FREE && waiters == 0 ->
-				locked = LOCKED;
-				owners++;
-				assert(owners == 1);
-				ticket = NONE
-			:: else ->
-				ticket = granted + waiters;
-				waiters++
-			fi
-		};
+	:: d_step { /* the fast path, or join */
+		round < ROUNDS(me) -> round++;
+		drain(me);
+		if
+		:: locked == FREE && waiters == 0 ->
+			locked = LOCKED;
+			owners++;
+			assert(owners == 1)
+		:: else ->
+			ticket = granted + waiters;
+			waiters++
+		fi
+	   };
+	   if
+	   :: ticket != NONE ->
 		do
-		:: ticket == NONE -> break
-		:: d_step {
-			ticket != NONE && MAY_TAKE(me) ->
-				drain(me);
-				/* The exchange fails if memory says otherwise. */
-				if
-#ifdef TAKE_OWNED
-				:: true -> take(me); ticket = NONE
-#else
-				:: locked == FREE -> take(me); ticket = NONE
-#endif
-				:: else
-				fi
-		   }
-		:: ticket != NONE && !MAY_TAKE(me) -> park(me)
-		od;
-		release(me);
-		round++
+		:: d_step { MAY_TAKE(me) -> drain(me); take(me); ticket = NONE }; break
+		:: park(me)
+		od
+	   :: ticket == NONE
+	   fi;
+	   release(me)
 	:: round == ROUNDS(me) -> break
 	od
 }
