@@ -62,6 +62,7 @@ def verify(model: Path, folder: Path, *defines: str) -> Verdict:
 
 def shortest(model: Path, folder: Path, *defines: str) -> tuple[Verdict, str]:
     """Search for the nearest error; the verdict, and the trail as text."""
+    defines = (*defines, "-DSHORTEST")
     found = search(model, folder, SHORTEST, defines)
     if not found.errors:
         return found, ""
@@ -81,10 +82,10 @@ def readable(simulation: str) -> Iterator[str]:
     for pid, name in sorted({(int(pid), name) for _, pid, name, _ in steps}):
         names.setdefault(name, []).append(pid)
     for _, group in groupby(steps, key=lambda step: step[:3]):
-        _, pid, name, _ = (lines := list(group))[0]
+        _, number, name, _ = (lines := list(group))[0]
         done = essence([plain(text) for *_, text in lines if text not in NO_STATEMENTS])
         if name != ":init:" and done:
-            yield f"{name} {names[name].index(int(pid))}: {'; '.join(done)}"
+            yield f"{name} {names[name].index(int(number))}: {'; '.join(done)}"
 
 
 def essence(statements: list[str]) -> list[str]:

@@ -64,6 +64,20 @@
  * there; so it flushes by address only where it last was in the guest, with
  * preemption disabled.
  *
+ * With MIXED (pvsync.tlb=mixed) the caller first looks which targets the host has
+ * marked as preempted, in shared memory, leaves KVM's note for those, and makes the
+ * hypercall for the others. A target that is not marked any more when the note is
+ * made gets an interrupt of the guest, whose handler flushes; it is waited for, also
+ * if it is preempted then, as with KVM's own flushes.
+ *
+ *	caller					target's thread, interrupts on
+ *	------					------------------------------
+ *	[S]   entry = new			[S]   mark = PREEMPTED, loses its CPU
+ *	[L]   mark: PREEMPTED?			      MB, gets a CPU
+ *	[RmW] mark: PREEMPTED -> NOTED		[RmW] mark = 0: if it was NOTED, flush
+ *	      unless it has changed:		      enters the guest
+ *	      interrupt, wait
+ *
  * With RELAXED_SET_BIT the request is a plain store: no less than Linux promises
  * of set_bit(), and less than x86 has.
  *
@@ -85,6 +99,10 @@
  *	FLUSH_ANYWHERE	flushes by address on a CPU where it was not in the guest
  *			last; with MIGRATE and ASID
  *	CHECK_LATE	the kernel's check comes after mode = OUTSIDE
+ *	NOTE_ANYWAY	with MIXED: the note is made whatever the mark is by then
+ *	NO_INTERRUPT	with MIXED: a target that is not marked any more is left
+ *	LOAD_STORE_MARK	with MIXED: the host looks for the note, and then clears the mark
+ *	MARK_LATE	with MIXED: the mark is cleared after the guest is entered
  *
  * No errors, with a reason each:
  *	NO_MB_CALLER	without RELAXED_SET_BIT: the atomic operation that makes
@@ -165,6 +183,19 @@ byte mode[TARGETS];
 bool request[TARGETS];
 byte cpu[TARGETS];
 
+#ifdef MIXED
+#define PREEMPTED	1
+#define NOTED		2
+byte mark[TARGETS];
+/* Interrupts of the guest: a bit for each caller. */
+byte interrupts[TARGETS];
+#define NAMED(i)	((marked & (1 << (i))) == 0)
+#define CLEAR_MARKED()	marked = 0
+#else
+#define NAMED(i)	true
+#define CLEAR_MARKED()	skip
+#endif
+
 /* Under the list's lock. */
 byte ranges[TARGETS];
 byte length[TARGETS];
@@ -190,7 +221,12 @@ int pending;
 #define CPU		2
 #define REQUEST		3
 chan buffer[VCPUS] = [2] of { byte, byte };
+/* Registers within a step; Spin cannot search breadth first with hidden ones. */
+#ifdef SHORTEST
+byte what, value, i;
+#else
 hidden byte what, value, i;
+#endif
 
 inline reach_memory(me)
 {
@@ -320,7 +356,8 @@ inline call_returns(me)
 		do
 		:: i < TARGETS && i != me ->
 			if
-			:: NOT_BEFORE(mine[i], seq[i].returned) -> seq[i].returned = mine[i]
+			:: NAMED(i) && NOT_BEFORE(mine[i], seq[i].returned) ->
+				seq[i].returned = mine[i]
 			:: else
 			fi;
 			mine[i] = 0;
@@ -329,6 +366,7 @@ inline call_returns(me)
 		:: i >= TARGETS && i != me -> break
 		od;
 		oldest[me] = round;
+		CLEAR_MARKED();
 #ifdef WAIT_IRQS_OFF
 		off[me] = false;
 #endif
@@ -336,6 +374,55 @@ inline call_returns(me)
 		at = 0
 	}
 }
+
+#ifdef MIXED
+/* kvm_flush_tlb_multi() of those that vcpu_is_preempted() said are. */
+inline note(me)
+{
+	to = 0;
+	do
+	:: d_step {
+		to < TARGETS ->
+		if
+		:: mark[to] != 0 -> marked = marked | (1 << to)
+		:: else
+		fi;
+		to++
+	   }
+	:: to == TARGETS -> break
+	od;
+	to = 0;
+	do
+	:: to < TARGETS && !NAMED(to) ->
+		at = mark[to];
+		d_step {
+			drain(me);
+			if
+#ifdef NOTE_ANYWAY
+			:: true -> mark[to] = NOTED
+#else
+			:: at != 0 && mark[to] == at -> mark[to] = NOTED
+#endif
+#ifndef NO_INTERRUPT
+			:: else -> interrupts[to] = interrupts[to] | (1 << me)
+#else
+			:: else
+#endif
+			fi;
+			at = 0;
+			to++
+		}
+	:: to < TARGETS && NAMED(to) -> to++
+	:: to == TARGETS -> break
+	od;
+	to = 0;
+end_waits:
+	do
+	:: to < TARGETS && (interrupts[to] & (1 << me)) == 0 -> to++
+	:: to == TARGETS -> break
+	od
+}
+#endif
 
 /* The hypercall, in the caller's thread; interrupts are on. */
 inline shoot(me)
@@ -345,7 +432,10 @@ inline shoot(me)
 #endif
 	to = (me == 0 -> 1 : 0);
 	do
-	:: to < TARGETS ->
+#ifdef MIXED
+	:: to < TARGETS && !NAMED(to) -> to++
+#endif
+	:: to < TARGETS && NAMED(to) ->
 #ifdef CPU_EARLY
 		at = cpu[to];
 #endif
@@ -390,11 +480,17 @@ proctype caller(byte me)
 {
 	byte round = 0, to = 0, seen = OUTSIDE, at = 0;
 	byte mine[TARGETS];
+#ifdef MIXED
+	byte marked = 0;
+#endif
 
 	do
 	:: round < CALLS ->
 		round++;
 		buffer[me]!ENTRY,round;
+#ifdef MIXED
+		note(me);
+#endif
 		shoot(me)
 	:: round == CALLS -> break
 	od;
@@ -480,6 +576,46 @@ inline migrate(me)
 	}
 }
 
+#ifdef MIXED
+/* A context switch, and another one some time. */
+inline lose_cpu(me)
+{
+	d_step { mark[me] == 0 -> drain(me); mark[me] = PREEMPTED }
+}
+
+/* record_steal_time() */
+inline clear_mark(me)
+{
+#ifdef LOAD_STORE_MARK
+	d_step { mark[me] != 0 -> todo = (mark[me] == NOTED -> ALL : 0) };
+	d_step {
+		drain(me);
+		mark[me] = 0;
+		if
+		:: todo == ALL -> drop(me, ALL)
+		:: else
+		fi;
+		todo = 0
+	}
+#else
+	d_step {
+		mark[me] != 0 -> drain(me);
+		if
+		:: mark[me] == NOTED -> drop(me, ALL)
+		:: else
+		fi;
+		mark[me] = 0
+	}
+#endif
+}
+#endif
+
+#if defined(MIXED) && !defined(MARK_LATE)
+#define MARKED(me)	(mark[me] != 0)
+#else
+#define MARKED(me)	false
+#endif
+
 /* A new address space identifier: nothing is left behind either. */
 inline renew(me)
 {
@@ -518,6 +654,9 @@ proctype vcpu(byte me)
 	byte todo = 0, entered_on = me;
 	bool all = false;
 	byte mine[TARGETS];
+#ifdef MIXED
+	byte marked = 0;
+#endif
 #ifdef EMULATION
 	byte walked = 0;
 #endif
@@ -551,12 +690,18 @@ proctype vcpu(byte me)
 #ifdef MIGRATE
 		:: migrate(me)
 #endif
+#ifdef MIXED
+		:: lose_cpu(me)
+#ifndef MARK_LATE
+		:: clear_mark(me)
+#endif
+#endif
 #ifdef EMULATION
 		:: walked == 0 -> walked = entry[VCPUS - 1] + 1
 		:: d_step { walked != 0 -> USE(walked, VCPUS - 1); walked = 0 }
 #endif
 		:: d_step {
-			nfull(buffer[me]) && !EMULATES ->
+			nfull(buffer[me]) && !EMULATES && !MARKED(me) ->
 				/* Outside, interrupts off. */
 				off[on] = true;
 				renew(me);
@@ -580,6 +725,12 @@ proctype vcpu(byte me)
 			INSTRUCTIONS(me, 1)
 #if VCPUS > 2
 			INSTRUCTIONS(me, 2)
+#endif
+#ifdef MIXED
+			:: d_step { interrupts[me] != 0 -> drop(me, ALL); interrupts[me] = 0 }
+#ifdef MARK_LATE
+			:: clear_mark(me)
+#endif
 #endif
 			:: round < CALLS && me >= CALLERS_FROM ->
 				round++;
