@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Build and run the user-space tests of the locks.
+"""Build and run the user-space tests of the locks: python3 -m tests.locks.check ACTION.
 
-    check.py check      every lock under every runner in every build, then the mutants
-    check.py mutants    every mutant of mutants.toml under the runners until one fails
-    check.py soak N     the stress runner, about N seconds in all
+    check      every lock under every runner in every build, then the mutants
+    mutants    every mutant of mutants.toml under the runners until one fails
+    soak N     the stress runner, about N seconds in all
 
 The last line is `N passed, N failed`. A runner that crashes, hangs or counts
 nothing is a failure; so is a broken lock that a runner does not notice.
@@ -23,6 +22,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import binaries
+from tests.binaries import Outcome, reason
+
 HERE = Path(__file__).resolve().parent
 OVERLAY = HERE.parent.parent / "kernel" / "overlay"
 
@@ -30,16 +32,6 @@ BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan", "gcc-tsan", "clang-tsan")
 LOCKS = ("ticket", "pmt", "pmt-add", "qspin")
 BROKEN = ("busted", "kbusted")
 RUNNERS = ("unit", "order", "stress")
-TIMEOUT_S = 600
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one run of one binary gave."""
-
-    passed: int
-    failed: int
-    text: str  # its output, for whoever has to look
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def runners(build: str) -> tuple[str, ...]:
     return ("stress",) if build.endswith("-tsan") else RUNNERS
 
 
-def binaries() -> Iterator[str]:
+def programs() -> Iterator[str]:
     """All BUILD/RUNNER-LOCK, in the order in which they run."""
     for build in BUILDS:
         for runner in runners(build):
@@ -80,11 +72,7 @@ def binaries() -> Iterator[str]:
 
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str]) -> str | None:
     """Build into `folder`; None when it worked, else what make said."""
-    command = ["make", "-s", f"-j{os.cpu_count() or 1}", *variables, f"BUILD={folder}",
-               *(f"{folder}/{target}" for target in targets)]
-    done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", check=False)
-    return None if done.returncode == 0 else done.stdout
+    return binaries.make(HERE, targets, folder, variables)
 
 
 @functools.cache
@@ -103,36 +91,8 @@ def fixed_layout() -> tuple[str, ...]:
 
 def run(binary: Path, arguments: Sequence[str] = (), seconds: int | None = None) -> Outcome:
     """Run a binary and count its lines; one more failure when it does not end well."""
-    environment = dict(os.environ)
-    if seconds is not None:
-        environment["CHECK_SECONDS"] = str(seconds)
-    command = [str(binary), *arguments]
-    if "-tsan" in binary.parent.name:
-        command = [*fixed_layout(), *command]
-    try:
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=TIMEOUT_S, check=False)
-        text, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired:
-        text, status = f"still running after {TIMEOUT_S} s\n", -1
-    lines = text.splitlines()
-    passed = sum(line.startswith("ok ") for line in lines)
-    failed = sum(line.startswith("not ok ") for line in lines)
-    if not failed and (status != 0 or not passed):
-        failed = 1
-        text += f"ended with status {status}\n"
-    return Outcome(passed, failed, text)
-
-
-def reason(outcome: Outcome) -> str:
-    """The line that says why a run failed."""
-    lines = outcome.text.splitlines()
-    for start in ("not ok ", "WARNING: ThreadSanitizer", "SUMMARY: "):
-        for line in lines:
-            if line.startswith(start):
-                return line.removeprefix("not ok ")
-    return lines[-1] if lines else "no output"
+    prefix = fixed_layout() if "-tsan" in binary.parent.name else ()
+    return binaries.run([*prefix, str(binary), *arguments], seconds)
 
 
 def judge(outcome: Outcome, broken: bool) -> tuple[int, int, str]:
@@ -146,7 +106,7 @@ def judge(outcome: Outcome, broken: bool) -> tuple[int, int, str]:
 
 def check(folder: Path, variables: Sequence[str]) -> tuple[int, int]:
     """All binaries; broken locks have to fail."""
-    names = list(binaries())
+    names = list(programs())
     print(f"building {len(names)} programs", flush=True)
     error = make(names, folder, variables)
     if error:

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Build and run the user-space tests of the host's policies.
+"""Build and run the user-space tests of the policies: python3 -m tests.policy.check ACTION.
 
-    check.py check      every runner in every build, then the mutants
-    check.py mutants    every mutant of mutants.toml under its runner
+    check      every runner in every build, then the mutants
+    mutants    every mutant of mutants.toml under its runner
 
 The last line is `N passed, N failed`. A runner that crashes, hangs or counts
 nothing is a failure; so is a mutant that its runner does not notice.
@@ -12,7 +11,6 @@ nothing is a failure; so is a mutant that its runner does not notice.
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -20,6 +18,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import binaries
+from tests.binaries import Outcome, reason, run
 
 HERE = Path(__file__).resolve().parent
 OVERLAY = HERE.parent.parent / "kernel" / "overlay"
@@ -29,16 +30,6 @@ BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
 RUNNERS = ("aple", "pause", "hvs")
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
-TIMEOUT_S = 300
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one run of one binary gave."""
-
-    passed: int
-    failed: int
-    text: str  # its output, for whoever has to look
 
 
 @dataclass(frozen=True)
@@ -53,38 +44,7 @@ class Mutant:
 
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str] = ()) -> str | None:
     """Build into `folder`; None when it worked, else what make said."""
-    command = ["make", "-s", f"-j{os.cpu_count() or 1}", *variables, f"BUILD={folder}",
-               *(f"{folder}/{target}" for target in targets)]
-    done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", check=False)
-    return None if done.returncode == 0 else done.stdout
-
-
-def run(binary: Path, seconds: int = 60) -> Outcome:
-    """Run a binary and count its lines; one more failure when it does not end well."""
-    try:
-        done = subprocess.run([str(binary)], env={**os.environ, "CHECK_SECONDS": str(seconds)},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", timeout=TIMEOUT_S, check=False)
-        text, status = done.stdout, done.returncode
-    except subprocess.TimeoutExpired:
-        text, status = f"still running after {TIMEOUT_S} s\n", -1
-    lines = text.splitlines()
-    passed = sum(line.startswith("ok ") for line in lines)
-    failed = sum(line.startswith("not ok ") for line in lines)
-    if not failed and (status != 0 or not passed):
-        failed = 1
-        text += f"ended with status {status}\n"
-    return Outcome(passed, failed, text)
-
-
-def reason(outcome: Outcome) -> str:
-    """The line that says why a run failed."""
-    lines = outcome.text.splitlines()
-    for line in lines:
-        if line.startswith("not ok "):
-            return line.removeprefix("not ok ")
-    return lines[-1] if lines else "no output"
+    return binaries.make(HERE, targets, folder, variables)
 
 
 def measured(outcome: Outcome) -> list[str]:
@@ -102,7 +62,8 @@ def check(folder: Path) -> tuple[int, int]:
         return 0, 1
     passed = failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, outcome in zip(names, pool.map(lambda n: run(folder / n), names), strict=True):
+        outcomes = pool.map(lambda name: run([str(folder / name)]), names)
+        for name, outcome in zip(names, outcomes, strict=True):
             passed, failed = passed + outcome.passed, failed + outcome.failed
             print(f"{name}: {outcome.passed} passed, {outcome.failed} failed", flush=True)
             if name.startswith(MEASURED):
@@ -130,7 +91,7 @@ def try_mutant(mutant: Mutant) -> tuple[bool, str]:
         error = make([target], Path(name), [f"OVERLAY={overlay}", "WERROR="])
         if error:
             return False, f"NOT TRIED, it does not compile:\n{error}"
-        outcome = run(Path(name) / target, seconds=10)
+        outcome = run([str(Path(name) / target)], seconds=10)
         return outcome.failed > 0, reason(outcome) if outcome.failed else "NOT CAUGHT"
 
 
