@@ -75,7 +75,7 @@ def stages() -> list[Stage]:
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
-        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 3600),
+        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 4500),
     ]
 
 
