@@ -22,7 +22,7 @@
  *
  * "aple-steady" makes the same trials, and differs in what it concludes. In simulated
  * workloads (tests/policy) it is nowhere worse by more than 0.2 %, and wastes up to a
- * third less where the best window is far away or changes:
+ * sixth less where the best window is far away or changes:
  *
  * - With a fixed delta, it takes 24 rounds, or 72,000 spins, from T_0 to T_u. Here the
  *   step doubles while T_d keeps moving in one direction, up to a quarter of the
