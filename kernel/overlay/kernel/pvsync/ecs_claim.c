@@ -6,16 +6,16 @@
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
-#include <linux/completion.h>
-#include <linux/cpu.h>
+#include <linux/atomic.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/kvm_para.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
 #include <linux/pvsync/abi.h>
+
+#include "each_cpu.h"
 
 static unsigned int seconds = 10;
 module_param(seconds, uint, 0444);
@@ -25,9 +25,7 @@ static unsigned int form = PVSYNC_ECS_COUNT;
 module_param(form, uint, 0444);
 MODULE_PARM_DESC(form, "of the claim, as in the ABI");
 
-static atomic_t running;
 static atomic64_t turns;
-static DECLARE_COMPLETION(done);
 
 /* Every word of it says something that cannot be, and the host writes to it. */
 static struct pvsync_ecs *make_record(void)
@@ -48,7 +46,7 @@ static long claim(struct pvsync_ecs *record)
 	return kvm_hypercall4(PVSYNC_HC_ECS, gpa | form, gpa, gpa, ~PVSYNC_ECS_TASK_MASK);
 }
 
-static int claim_and_compute(void *unused)
+static void claim_and_compute(void)
 {
 	unsigned long end = jiffies + seconds * HZ;
 	struct pvsync_ecs *record = make_record();
@@ -67,34 +65,15 @@ static int claim_and_compute(void *unused)
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 	kfree(record);
 	atomic64_add(mine, &turns);
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	return 0;
 }
 
 static int __init claim_init(void)
 {
-	int cpu;
-
 	if (!kvm_para_available()) {
 		pr_err("ecs claim: this is no KVM guest\n");
 		return -ENODEV;
 	}
-	atomic_set(&running, 1);
-	cpus_read_lock();
-	for_each_online_cpu(cpu) {
-		struct task_struct *task = kthread_create_on_cpu(claim_and_compute, NULL, cpu,
-								 "pvsync-claim/%u");
-
-		if (IS_ERR(task))
-			continue;
-		atomic_inc(&running);
-		wake_up_process(task);
-	}
-	cpus_read_unlock();
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	wait_for_completion(&done);
+	pvsync_on_each_cpu(claim_and_compute, 0);
 	pr_warn("ecs claim: form %u, %lld turns in %u s\n", form, atomic64_read(&turns), seconds);
 	return 0;
 }

@@ -13,17 +13,16 @@
 
 #include <linux/atomic.h>
 #include <linux/bits.h>
-#include <linux/completion.h>
-#include <linux/cpu.h>
 #include <linux/gfp.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/kvm_para.h>
 #include <linux/module.h>
 #include <linux/prandom.h>
 
 #include <linux/pvsync/abi.h>
+
+#include "each_cpu.h"
 
 static unsigned int seconds = 10;
 module_param(seconds, uint, 0444);
@@ -46,8 +45,6 @@ static u8 *pool;
 enum answer { ACCEPTED, REFUSED, NOT_OFFERED, UNEXPECTED, NR_ANSWERS };
 
 static atomic64_t answers[NR_ANSWERS];
-static atomic_t running;
-static DECLARE_COMPLETION(done);
 
 static u64 random64(struct rnd_state *rnd)
 {
@@ -163,7 +160,7 @@ static enum answer judge(long answer)
 	return answer == -KVM_ENOSYS ? NOT_OFFERED : UNEXPECTED;
 }
 
-static int fuzz(void *unused)
+static void fuzz(void)
 {
 	unsigned long end = jiffies + seconds * HZ, mine[NR_ANSWERS] = { }, left = calls;
 	struct rnd_state rnd;
@@ -179,25 +176,10 @@ static int fuzz(void *unused)
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 	for (i = 0; i < NR_ANSWERS; i++)
 		atomic64_add(mine[i], &answers[i]);
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	return 0;
-}
-
-static void start_on(int cpu)
-{
-	struct task_struct *task = kthread_create_on_cpu(fuzz, NULL, cpu, "pvsync-fuzz/%u");
-
-	if (IS_ERR(task))
-		return;
-	atomic_inc(&running);
-	wake_up_process(task);
 }
 
 static int __init fuzz_init(void)
 {
-	int cpu;
-
 	if (!kvm_para_available()) {
 		pr_err("hypercall fuzz: this is no KVM guest\n");
 		return -ENODEV;
@@ -205,14 +187,7 @@ static int __init fuzz_init(void)
 	pool = (u8 *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, POOL_ORDER);
 	if (!pool)
 		return -ENOMEM;
-	atomic_set(&running, 1);
-	cpus_read_lock();
-	for_each_online_cpu(cpu)
-		start_on(cpu);
-	cpus_read_unlock();
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	wait_for_completion(&done);
+	pvsync_on_each_cpu(fuzz, 0);
 	free_pages((unsigned long)pool, POOL_ORDER);
 	pr_warn("hypercall fuzz: seed %u: %lld accepted, %lld refused, %lld not offered, %lld unexpected\n",
 		seed, atomic64_read(&answers[ACCEPTED]), atomic64_read(&answers[REFUSED]),

@@ -7,14 +7,13 @@
 #define pr_fmt(fmt) "pvsync: " fmt
 
 #include <linux/atomic.h>
-#include <linux/completion.h>
-#include <linux/cpu.h>
 #include <linux/jiffies.h>
-#include <linux/kthread.h>
 #include <linux/kvm_para.h>
 #include <linux/module.h>
 
 #include <linux/pvsync/abi.h>
+
+#include "each_cpu.h"
 
 static unsigned int seconds = 10;
 module_param(seconds, uint, 0444);
@@ -33,8 +32,6 @@ module_param(cpus, uint, 0444);
 MODULE_PARM_DESC(cpus, "how many CPUs make it, all by default");
 
 static atomic64_t calls;
-static atomic_t running;
-static DECLARE_COMPLETION(done);
 
 static long call(void)
 {
@@ -45,7 +42,7 @@ static long call(void)
 static atomic64_t others;
 static long first;
 
-static int torture(void *unused)
+static void torture(void)
 {
 	unsigned long end = jiffies + seconds * HZ;
 	u64 mine = 0, differ = 0;
@@ -58,39 +55,16 @@ static int torture(void *unused)
 
 	atomic64_add(mine, &calls);
 	atomic64_add(differ, &others);
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	return 0;
 }
 
 static int __init torture_init(void)
 {
-	unsigned int left;
-	int cpu;
-
 	if (!kvm_para_available()) {
 		pr_err("hypercall torture: this is no KVM guest\n");
 		return -ENODEV;
 	}
 	first = call();
-	atomic_set(&running, 1);
-	cpus_read_lock();
-	left = cpus ?: num_online_cpus();
-	for_each_online_cpu(cpu) {
-		struct task_struct *task;
-
-		if (!left--)
-			break;
-		task = kthread_create_on_cpu(torture, NULL, cpu, "pvsync-torture/%u");
-		if (IS_ERR(task))
-			continue;
-		atomic_inc(&running);
-		wake_up_process(task);
-	}
-	cpus_read_unlock();
-	if (atomic_dec_and_test(&running))
-		complete(&done);
-	wait_for_completion(&done);
+	pvsync_on_each_cpu(torture, cpus);
 	pr_warn("hypercall torture: number %#x, arguments %#lx %#lx %#lx %#lx: %lld calls in %u s, answer %ld, others %lld\n",
 		nr, args[0], args[1], args[2], args[3], atomic64_read(&calls), seconds, first,
 		atomic64_read(&others));

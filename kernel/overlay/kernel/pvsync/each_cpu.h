@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _KERNEL_PVSYNC_EACH_CPU_H
+#define _KERNEL_PVSYNC_EACH_CPU_H
+
+/* For modules that test hosts: the same work on every CPU at once. */
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/sched.h>
+
+/**
+ * struct pvsync_crew - threads that do the same on CPUs of their own
+ * @work: what each of them does
+ * @at_work: those that have not ended, and who waits for them
+ * @done: none is left
+ */
+struct pvsync_crew {
+	void			(*work)(void);
+	atomic_t		at_work;
+	struct completion	done;
+};
+
+static inline void pvsync_crew_leave(struct pvsync_crew *crew)
+{
+	if (atomic_dec_and_test(&crew->at_work))
+		complete(&crew->done);
+}
+
+static inline int pvsync_crew_member(void *data)
+{
+	struct pvsync_crew *crew = data;
+
+	crew->work();
+	pvsync_crew_leave(crew);
+	return 0;
+}
+
+static inline void pvsync_crew_hire(struct pvsync_crew *crew, int cpu)
+{
+	struct task_struct *task = kthread_create_on_cpu(pvsync_crew_member, crew, cpu,
+							 "pvsync-crew/%u");
+
+	if (IS_ERR(task))
+		return;
+	atomic_inc(&crew->at_work);
+	wake_up_process(task);
+}
+
+/**
+ * pvsync_on_each_cpu - do something in a thread of every online CPU, and wait for all
+ * @work: what; it may sleep
+ * @most: on so many CPUs only, on all of them if 0
+ *
+ * A thread that cannot be made is done without.
+ *
+ * Context: may sleep.
+ */
+static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
+{
+	struct pvsync_crew crew = { .work = work, .at_work = ATOMIC_INIT(1) };
+	int cpu;
+
+	init_completion(&crew.done);
+	cpus_read_lock();
+	for_each_online_cpu(cpu) {
+		pvsync_crew_hire(&crew, cpu);
+		if (most && !--most)
+			break;
+	}
+	cpus_read_unlock();
+	pvsync_crew_leave(&crew);
+	wait_for_completion(&crew.done);
+}
+
+#endif /* _KERNEL_PVSYNC_EACH_CPU_H */
