@@ -85,6 +85,7 @@ struct pvsync_told {
  * @memory: where the guest maps its memory
  * @nesting: where a task has its nesting of RCU readers
  * @told: what the record says
+ * @asked: the arguments of the call that shared all this
  */
 struct pvsync_shared {
 	u8			form;
@@ -94,6 +95,7 @@ struct pvsync_shared {
 	u64			memory;
 	u64			nesting;
 	struct pvsync_told	told;
+	u64			asked[4];
 };
 
 /**
@@ -108,6 +110,25 @@ struct pvsync_loan {
 	bool		granted;
 	bool		returned;
 	u64		since;
+};
+
+/* Powers of two of microseconds; the last one is of all waits from 4 s on. */
+#define PVSYNC_WAIT_BINS	24
+
+/**
+ * struct pvsync_cpu_wait - how long a vCPU waited for a CPU
+ * @before: for how long its thread had, in all, when it lost its CPU; ns
+ * @waits: how many waits, by their length
+ * @ns: sums of these waits, ns
+ * @longest: the longest, ns
+ *
+ * Written by the vCPU's thread, read and cleared by others without a lock.
+ */
+struct pvsync_cpu_wait {
+	u64	before;
+	u64	waits[PVSYNC_WAIT_BINS];
+	u64	ns[PVSYNC_WAIT_BINS];
+	u64	longest;
 };
 
 /**
@@ -167,6 +188,7 @@ struct pvsync_window {
  * @tlb: translations to flush
  * @ecs: what it shares of its critical sections
  * @loan: extra time in them
+ * @cpu_wait: how long it waited for a CPU
  * @counters: of this vCPU; written by its own thread only
  */
 struct pvsync_vcpu {
@@ -193,6 +215,7 @@ struct pvsync_vcpu {
 	struct pvsync_tlb tlb;
 	struct pvsync_shared ecs;
 	struct pvsync_loan loan;
+	struct pvsync_cpu_wait cpu_wait;
 
 	u64		counters[PVSYNC_NR_COUNTERS];
 };

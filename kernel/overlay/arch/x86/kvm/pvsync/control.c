@@ -10,6 +10,7 @@
  *	aple_epoch, extend,
  *	extend_us, extend_cap
  *	counters		a line "name value" for each, the sum over its vCPUs
+ *	cpu_waits		how long its vCPUs waited for a CPU, see cpu_wait.c
  *	epochs			a line of heads and one for each of the latest epochs,
  *				see window.c
  */
@@ -148,6 +149,19 @@ static int counters_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(counters);
 
+static int cpu_waits_show(struct seq_file *seq, void *unused)
+{
+	return pvsync_cpu_waits_show(seq, seq->private);
+}
+
+static ssize_t cpu_waits_write(struct file *file, const char __user *buffer, size_t count,
+			       loff_t *pos)
+{
+	pvsync_cpu_waits_clear(file_inode(file)->i_private);
+	return count;
+}
+DEFINE_SHOW_STORE_ATTRIBUTE(cpu_waits);
+
 static int epochs_show(struct seq_file *seq, void *unused)
 {
 	return pvsync_epochs_show(seq, seq->private);
@@ -172,6 +186,7 @@ static const struct {
 	{ "extend_us",	0600, &extend_us_fops },
 	{ "extend_cap",	0600, &extend_cap_fops },
 	{ "counters",	0400, &counters_fops },
+	{ "cpu_waits",	0600, &cpu_waits_fops },
 	{ "epochs",	0400, &epochs_fops },
 };
 

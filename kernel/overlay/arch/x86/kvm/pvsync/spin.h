@@ -72,6 +72,11 @@ void pvsync_window_resume(struct kvm_vcpu *vcpu);
 void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns);
 int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm);
 
+void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu);
+void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu);
+int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm);
+void pvsync_cpu_waits_clear(struct kvm *kvm);
+
 static inline int pvsync_candidate_of(struct kvm *kvm)
 {
 	return pvsync_choice_of(&pvsync_candidate_choice,

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How long the vCPUs of a VM wait for a CPU, whether they were preempted or have been
+ * woken: the file cpu_waits of the VM, see control.c. A line "bin waits ns" for each
+ * bin with waits of at least 2^(bin-1) and below 2^bin microseconds, bin 0 for shorter
+ * ones, and a line "longest ns". Whatever is written to it clears it.
+ */
+#include <linux/bitops.h>
+#include <linux/kvm_host.h>
+#include <linux/math64.h>
+#include <linux/sched.h>
+#include <linux/seq_file.h>
+
+#include "spin.h"
+
+static unsigned int bin_of(u64 ns)
+{
+	return min_t(unsigned int, fls64(div_u64(ns, NSEC_PER_USEC)), PVSYNC_WAIT_BINS - 1);
+}
+
+/**
+ * pvsync_cpu_wait_ends - a vCPU's thread has got a CPU
+ * @vcpu: the vCPU
+ *
+ * The scheduler knows since when the thread could have run.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_cpu_wait *wait = &vcpu->arch.pvsync.cpu_wait;
+	unsigned int bin;
+	u64 ns;
+
+	/* Else it may be another thread's. */
+	if (!vcpu->scheduled_out)
+		return;
+	ns = current->sched_info.run_delay - wait->before;
+	if (!ns)
+		return;
+	bin = bin_of(ns);
+	WRITE_ONCE(wait->waits[bin], wait->waits[bin] + 1);
+	WRITE_ONCE(wait->ns[bin], wait->ns[bin] + ns);
+	if (ns > wait->longest)
+		WRITE_ONCE(wait->longest, ns);
+}
+
+/**
+ * pvsync_cpu_wait_begins - a vCPU's thread has lost its CPU
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
+{
+	vcpu->arch.pvsync.cpu_wait.before = current->sched_info.run_delay;
+}
+
+/**
+ * pvsync_cpu_waits_show - tell how long the vCPUs of a VM waited
+ * @seq: where to
+ * @kvm: the VM
+ *
+ * Context: may sleep; the vCPUs go on meanwhile.
+ *
+ * Return: 0.
+ */
+int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
+{
+	struct kvm_vcpu *vcpu;
+	unsigned int bin;
+	u64 longest = 0;
+	unsigned long i;
+
+	for (bin = 0; bin < PVSYNC_WAIT_BINS; bin++) {
+		u64 waits = 0, ns = 0;
+
+		kvm_for_each_vcpu(i, vcpu, kvm) {
+			waits += READ_ONCE(vcpu->arch.pvsync.cpu_wait.waits[bin]);
+			ns += READ_ONCE(vcpu->arch.pvsync.cpu_wait.ns[bin]);
+		}
+		if (waits)
+			seq_printf(seq, "%u %llu %llu\n", bin, waits, ns);
+	}
+	kvm_for_each_vcpu(i, vcpu, kvm)
+		longest = max(longest, READ_ONCE(vcpu->arch.pvsync.cpu_wait.longest));
+	seq_printf(seq, "longest %llu\n", longest);
+	return 0;
+}
+
+/**
+ * pvsync_cpu_waits_clear - forget how long the vCPUs of a VM waited
+ * @kvm: the VM
+ *
+ * A wait that ends meanwhile may stay, or bring back one sum of a vCPU.
+ *
+ * Context: may sleep.
+ */
+void pvsync_cpu_waits_clear(struct kvm *kvm)
+{
+	struct kvm_vcpu *vcpu;
+	unsigned int bin;
+	unsigned long i;
+
+	kvm_for_each_vcpu(i, vcpu, kvm) {
+		for (bin = 0; bin < PVSYNC_WAIT_BINS; bin++) {
+			WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.waits[bin], 0);
+			WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.ns[bin], 0);
+		}
+		WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.longest, 0);
+	}
+}
