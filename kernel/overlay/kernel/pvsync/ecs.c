@@ -107,6 +107,7 @@
 #include <linux/hardirq.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
+#include <linux/jiffies.h>
 #include <linux/kvm_para.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
@@ -117,6 +118,7 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/suspend.h>
+#include <linux/timer.h>
 
 #include <asm/page.h>
 #include <asm/paravirt.h>
@@ -174,9 +176,9 @@ static slowpath_fn spin_slowpath __ro_after_init;
 
 static void notrace announced_spin(struct qspinlock *lock, u32 val)
 {
-	this_cpu_add(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+	pvsync_ecs_wait_begins();
 	spin_slowpath(lock, val);
-	this_cpu_sub(pvsync_ecs.non_preemptable, PVSYNC_ECS_SPINNER);
+	pvsync_ecs_wait_ends();
 }
 
 /**
@@ -413,12 +415,35 @@ static long share_record(void)
 	return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_FREE, count, task, memory);
 }
 
+/* Nothing is shared while it is not set, and everything soon after. */
+static bool sharing = true;
+
+/* Without a host that writes to it, a record says that there is nothing to say. */
+static void tell_nothing(void)
+{
+	this_cpu_write(pvsync_ecs.preempted, 0);
+	this_cpu_write(pvsync_ecs.overcommitted, 0);
+	this_cpu_write(pvsync_ecs.borrowed, 0);
+}
+
+/*
+ * Interrupts are disabled, so that unshare_all() is either seen here, or undoes it
+ * on this CPU.
+ */
 static void share(void *unused)
 {
-	long answer = share_record();
+	unsigned long flags;
+	long answer = 0;
 
+	local_irq_save(flags);
+	if (READ_ONCE(sharing))
+		answer = share_record();
 	if (answer)
-		pr_warn_once("the host does not take the record of a CPU (%ld)\n", answer);
+		tell_nothing();
+	local_irq_restore(flags);
+	if (answer)
+		pr_warn_once("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
+			     answer);
 }
 
 static void unshare(void *unused)
@@ -426,14 +451,47 @@ static void unshare(void *unused)
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
-static int cpu_up(unsigned int cpu)
+static void share_all(void)
+{
+	WRITE_ONCE(sharing, true);
+	on_each_cpu(share, NULL, 1);
+}
+
+static void unshare_all(void)
+{
+	WRITE_ONCE(sharing, false);
+	on_each_cpu(unshare, NULL, 1);
+}
+
+/*
+ * A guest that is saved goes on under a host, or in a process of the same one, which
+ * knows nothing of its records, and it is not told so. Each CPU therefore shares its
+ * record again at times, when it is awake anyway; a host that has it leaves all as it
+ * is.
+ */
+#define SHARE_AGAIN	(10 * HZ)
+
+static DEFINE_PER_CPU(struct timer_list, share_timer);
+
+static void share_again(struct timer_list *timer)
 {
 	share(NULL);
+	mod_timer(timer, jiffies + SHARE_AGAIN);
+}
+
+static int cpu_up(unsigned int cpu)
+{
+	struct timer_list *timer = this_cpu_ptr(&share_timer);
+
+	share(NULL);
+	timer_setup(timer, share_again, TIMER_PINNED | TIMER_DEFERRABLE);
+	mod_timer(timer, jiffies + SHARE_AGAIN);
 	return 0;
 }
 
 static int cpu_down(unsigned int cpu)
 {
+	timer_shutdown_sync(this_cpu_ptr(&share_timer));
 	unshare(NULL);
 	return 0;
 }
@@ -441,7 +499,7 @@ static int cpu_down(unsigned int cpu)
 /* The next kernel does not know that the host writes to its memory. */
 static int reboot(struct notifier_block *nb, unsigned long code, void *unused)
 {
-	on_each_cpu(unshare, NULL, 1);
+	unshare_all();
 	return NOTIFY_DONE;
 }
 
@@ -456,12 +514,12 @@ static int sleep(struct notifier_block *nb, unsigned long event, void *unused)
 	case PM_HIBERNATION_PREPARE:
 	case PM_RESTORE_PREPARE:
 	case PM_SUSPEND_PREPARE:
-		on_each_cpu(unshare, NULL, 1);
+		unshare_all();
 		break;
 	case PM_POST_HIBERNATION:
 	case PM_POST_RESTORE:
 	case PM_POST_SUSPEND:
-		on_each_cpu(share, NULL, 1);
+		share_all();
 		break;
 	}
 	return NOTIFY_DONE;

@@ -332,6 +332,9 @@ static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
  * @a2: see there
  * @a3: see there
  *
+ * Guests ask again now and then, in case that the host is another one by then. If it
+ * is not, all stays as it is, a loan included.
+ *
  * Context: thread of @vcpu, may sleep.
  *
  * Return: 0, or -KVM_EINVAL for arguments that have no meaning or memory that
@@ -340,8 +343,11 @@ static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	const u64 asked[] = { a0, a1, a2, a3 };
 	u64 form = a0 & PVSYNC_ECS_FORM_MASK;
 
+	if (ecs->form && !memcmp(ecs->asked, asked, sizeof(asked)))
+		return 0;
 	pvsync_ecs_forget(vcpu);
 	if (!a0 && !a1 && !a2 && !a3)
 		return 0;
@@ -362,7 +368,10 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	preempt_disable();
 	pvsync_loan_init(vcpu);
 	memset(&ecs->told, 0, sizeof(ecs->told));
+	memcpy(ecs->asked, asked, sizeof(asked));
 	ecs->form = form;
+	/* It may say what an earlier host has told, or this one before a CPU went down. */
+	write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET, sizeof(ecs->told));
 	preempt_enable();
 	return 0;
 }
