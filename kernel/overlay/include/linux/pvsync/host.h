@@ -121,6 +121,7 @@ extern unsigned int pvsync_pause_measured;
 extern bool pvsync_hypercalls;
 extern bool pvsync_shootdown;
 extern unsigned int pvsync_spin_gap_us;
+extern unsigned int pvsync_extend_look_us;
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 extern bool pvsync_tlb_asserted;

@@ -8,12 +8,20 @@
  *	no loan		in a section: loan,		(nothing)
  *			timer, no switch
  *			else: switch
- *	loan		no loan, switch			no loan
+ *	loan		in a section that does not	no loan
+ *			tell its end, and time left:
+ *			timer, no switch
+ *			else: no loan, switch
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
  * and the next one only after the scheduler has had its choice. A loan ends at
  * the latest when the timer asks for a switch again; earlier if somebody else does,
  * or the guest itself by PVSYNC_HC_GIVE_BACK.
+ *
+ * With the free form, RCU readers and interrupts end without a word, and by the end of
+ * the loan the vCPU may well be in its next section. So the timer comes in short steps
+ * (pvsync.extend_look_us), each of which is a request to switch, and looks whether it
+ * has left.
  *
  * All of it is done by the thread of the vCPU, with preemption disabled; the timer
  * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
@@ -101,18 +109,37 @@ static bool may_borrow(struct kvm *kvm, u64 now)
 	return READ_ONCE(vm->borrowed) < most;
 }
 
+/* Time left of a loan, ns; the length may have been changed meanwhile. */
+static s64 time_left(struct kvm_vcpu *vcpu, u64 now)
+{
+	return pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC -
+	       (now - vcpu->arch.pvsync.loan.since);
+}
+
+/* A shorter step than this would be all exits. */
+#define MIN_LOOK	(10 * NSEC_PER_USEC)
+
+static void set_timer(struct kvm_vcpu *vcpu, u64 now)
+{
+	u64 look = READ_ONCE(pvsync_extend_look_us) * NSEC_PER_USEC;
+	s64 ns = time_left(vcpu, now);
+
+	if (look && vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
+		ns = min_t(s64, ns, max(look, MIN_LOOK));
+	hrtimer_start(&vcpu->arch.pvsync.loan.timer, ns_to_ktime(ns),
+		      HRTIMER_MODE_REL_PINNED_HARD);
+}
+
 static void lend(struct kvm_vcpu *vcpu, u64 now)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
-	u32 us = pvsync_extend_us_of(vcpu->kvm);
 
 	loan->since = now;
 	loan->granted = true;
 	loan->returned = false;
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
 	pvsync_ecs_tell_loan(vcpu, true);
-	hrtimer_start(&loan->timer, ns_to_ktime(us * NSEC_PER_USEC),
-		      HRTIMER_MODE_REL_PINNED_HARD);
+	set_timer(vcpu, now);
 }
 
 /**
@@ -168,6 +195,19 @@ static bool wants_loan(struct kvm_vcpu *vcpu)
 	       pvsync_in_section(pvsync_ecs_where(vcpu));
 }
 
+/* Its section ends without a word, has not ended, and there is time left. */
+static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+
+	if (vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_FREE || loan->returned ||
+	    !READ_ONCE(pvsync_extend_look_us) || time_left(vcpu, now) <= 0 ||
+	    !wants_loan(vcpu) || !pvsync_put_off_switch())
+		return false;
+	set_timer(vcpu, now);
+	return true;
+}
+
 /**
  * pvsync_extend - a vCPU is to lose its CPU: may it stay for now?
  *
@@ -183,6 +223,8 @@ bool pvsync_extend(void)
 	if (!vcpu)
 		return false;
 	if (vcpu->arch.pvsync.loan.granted) {
+		if (keep_loan(vcpu, now))
+			return true;
 		pvsync_loan_end(vcpu);
 		return false;
 	}
