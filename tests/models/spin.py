@@ -60,6 +60,14 @@ def verify(model: Path, folder: Path, *defines: str) -> Verdict:
     return search(model, folder, EXHAUSTIVE, defines)
 
 
+def check(name: str, found: Verdict, states: int) -> None:
+    """A search without errors, of all that it should have searched."""
+    assert found.errors == 0, found.first
+    assert found.complete
+    print(f"[{name}: {found.states} states]", end=" ")
+    assert found.states == states
+
+
 def shortest(model: Path, folder: Path, *defines: str) -> tuple[Verdict, str]:
     """Search for the nearest error; the verdict, and the trail as text."""
     defines = (*defines, "-DSHORTEST")

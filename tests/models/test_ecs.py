@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.spin import Verdict, same_trail, shortest, verify
+from tests.models.spin import check, same_trail, shortest, verify
 
 MODEL = Path(__file__).with_name("ecs.pml")
 # The states of each; other numbers mean that another model was searched.
@@ -32,14 +32,6 @@ MUTATIONS = [
     ("LEND_AGAIN", LENT_TWICE), ("KEEP_LOAN", LENT_WITHOUT_CPU), ("SPINNER_LAST", UNTRUE),
 ]
 HARMLESS = [("NMI_LEFT", 440_173), ("KEEP_MARK", 392_252)]
-
-
-def check(bounds: str, found: Verdict, states: int) -> None:
-    """A search without errors, of all that it should have searched."""
-    assert found.errors == 0, found.first
-    assert found.complete
-    print(f"[{bounds}: {found.states} states]", end=" ")
-    assert found.states == states
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)

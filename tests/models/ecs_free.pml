@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Time that is lent to a guest which counts nothing (pvsync.ecs=free): the guest's
+ * preempt count and __pvsync_ecs_reschedule() in kernel/pvsync/ecs.c, the host's
+ * arch/x86/kvm/pvsync/ecs.c and extend.c.
+ *
+ *  (a) A loan that began in a section which ends with preempt_enable() ends there,
+ *      unless the guest chose a task meanwhile, when the host's mark is gone.
+ *  (b) Every loan has a timer or a request to switch, and ends after STEPS looks at
+ *      most, wherever the vCPU is by then.
+ *  (c) The guest gives back in no section, once per loan, and does not go on with what
+ *      it has given back. It may be lent to again, after others have had the CPU.
+ *  (d) The guest's own requests to choose a task are all followed: what the host
+ *      writes to the preempt count loses none, and changes none of its counts.
+ *  (e) One loan until the CPU has been through the scheduler, none while the vCPU has
+ *      no CPU; a request of a real-time task is never put off.
+ *
+ * One vCPU, as the preempt count belongs to a CPU and moves nowhere; ROUNDS sections
+ * of a task, one step for each instruction, and between any two of them an interrupt,
+ * which may have a section of its own and may ask for another task, and an exit. NMIs
+ * are as interrupts here: neither tells its end. Store buffers do not matter, as the
+ * host writes only while the vCPU is out, and an exit empties them.
+ *
+ * Mutations, each of which has to be found:
+ *	NO_MARK		the host does not write to the preempt count
+ *	MARK_RUNNING	it does while the vCPU is in the guest
+ *	UNMARK		it takes its mark back when the loan ends
+ *	MARK_CLEARS	it writes a count of 0 with it
+ *	NO_TIMER	nothing makes the request again after a look
+ *	KEEP_ALWAYS	a look begins the loan's time anew
+ *	KEEP_RETURNED	a look finds the vCPU in its scheduler, and lends on
+ *	KEEP_REALTIME	a look does not ask who waits
+ *	BACK_IN_READER	a reader that is preempted gives back
+ *	CALL_IGNORED	the host notes the call and asks for no switch
+ *	KEEP_LOAN	a thread that sleeps keeps its loan
+ */
+#ifndef ROUNDS
+#define ROUNDS	2
+#endif
+#ifndef STEPS
+#define STEPS	2
+#endif
+
+/* The guest's: its preempt count, whose bit "need" is kept inverted; its reader; its flag. */
+byte count;
+bool need;
+bool reader;
+bool wanted;		/* TIF_NEED_RESCHED: set with need, by the guest alone */
+byte irqs;		/* HARDIRQ_MASK of the preempt count */
+bool told;		/* borrowed, in the record */
+
+bool out = true;
+bool call;
+bool choosing;		/* in the scheduler */
+bool in_irq;		/* from its begin to the return to what it interrupted */
+
+/* The host's. */
+bool requested;
+bool realtime;
+bool granted;
+bool returned;
+bool timer;
+byte looks;
+
+/* What is true. */
+byte sections;		/* spinlocks, of the task and of interrupts */
+byte handlers;
+bool lent;
+bool given;
+bool called;
+bool silent;		/* the section of the loan ends without a word */
+bool put_off;
+
+#define WHERE		(count != 0 || irqs != 0 || reader)
+#define TRULY		(sections != 0 || handlers != 0 || reader)
+#define TASK_RUNS	(!out && !in_irq)
+#define IRQ_RUNS	(!out && in_irq)
+
+#define NOTICED		assert(!granted || TRULY || silent || need)
+#define COUNTS_ARE_TRUE	assert(count == sections && irqs == handlers)
+
+/* preempt_enable(): the instruction tells whether count and bit are zero. */
+#define ENABLE(runs)	d_step { runs -> count--; sections--; zero = (count == 0 && irqs == 0 && need) }
+
+#ifdef BACK_IN_READER
+#define MAY_GIVE_BACK	told
+#else
+#define MAY_GIVE_BACK	(told && !reader)
+#endif
+
+/* preempt_schedule() and __schedule(); interrupts come in until the choice is made. */
+inline reschedule(runs)
+{
+	do
+	:: zero ->
+	   d_step { runs -> count++; sections++; choosing = true };
+	   if
+	   :: d_step { runs && MAY_GIVE_BACK -> out = true; call = true }
+	   :: runs && !MAY_GIVE_BACK
+	   fi;
+	   d_step {
+		runs -> need = false;
+		wanted = false;
+		silent = true	/* the mark of a loan, if there is one, is gone */
+	   };
+	   d_step { runs -> count--; sections--; choosing = false; zero = need }
+	:: !zero -> break
+	od;
+	skip
+}
+
+inline spin_section(runs)
+{
+	d_step { runs -> count++; sections++ };
+	ENABLE(runs);
+	reschedule(runs)
+}
+
+proctype task()
+{
+	bool zero = false;
+	byte round = 0;
+
+	do
+	:: d_step { round < ROUNDS && TASK_RUNS -> NOTICED; COUNTS_ARE_TRUE; round++ };
+	   if
+	   :: spin_section(TASK_RUNS)
+	   :: d_step { TASK_RUNS -> reader = true };
+	      if
+	      :: spin_section(TASK_RUNS)
+	      :: true
+	      fi;
+	      d_step { TASK_RUNS -> reader = false }
+	   fi
+	:: d_step { round == ROUNDS && TASK_RUNS -> NOTICED; assert(!wanted || need) }; break
+	od;
+end:	false
+}
+
+/* irq_enter() to irqentry_exit(), with a wake-up in the handler, or none. */
+proctype irq()
+{
+	bool zero = false;
+
+end:	do
+	:: d_step { TASK_RUNS && !choosing -> in_irq = true; irqs = 1; handlers = 1 };
+	   if
+	   :: d_step { IRQ_RUNS -> wanted = true; need = true }
+	   :: true
+	   fi;
+	   if
+	   :: d_step { IRQ_RUNS -> count++; sections++ };
+	      ENABLE(IRQ_RUNS);
+	      assert(!zero)
+	   :: true
+	   fi;
+	   d_step {
+		IRQ_RUNS -> assert(!wanted || need);
+		irqs = 0;
+		handlers = 0;
+		zero = (count == 0 && wanted)
+	   };
+	   reschedule(IRQ_RUNS);
+	   d_step { IRQ_RUNS -> in_irq = false }
+	od
+}
+
+/* The host. */
+
+inline mark()
+{
+	skip;	/* Spin leaves the first statement of a block out of trails. */
+#ifndef NO_MARK
+	need = true;
+#endif
+#ifdef MARK_CLEARS
+	count = 0
+#endif
+}
+
+inline loan_end()
+{
+	if
+	:: granted ->
+		granted = false;
+		timer = false;
+		told = false;
+		silent = false;
+#ifdef UNMARK
+		need = false
+#endif
+	:: else
+	fi
+}
+
+inline switched_away()
+{
+	assert(!granted);
+	requested = false;
+	realtime = false;
+	put_off = false;
+	returned = false;
+	called = false;
+	lent = false;
+	looks = 0
+}
+
+inline lend()
+{
+	assert(!lent && !realtime);
+	lent = true;
+	given = false;
+	granted = true;
+	told = true;
+	/* Above a spinlock, an interrupt ends first, and the spinlock tells. */
+	silent = (count == 0);
+	requested = false;
+	put_off = true;
+	timer = true;
+#ifndef MARK_RUNNING
+	mark()
+#endif
+}
+
+#ifdef KEEP_ALWAYS
+#define TIME_LEFT	true
+#else
+#define TIME_LEFT	(looks < STEPS)
+#endif
+#ifdef KEEP_RETURNED
+#define NOT_RETURNED	true
+#else
+#define NOT_RETURNED	(!returned)
+#endif
+#ifdef KEEP_REALTIME
+#define FAIR		true
+#else
+#define FAIR		(!realtime)
+#endif
+
+/* pvsync_extend() */
+inline schedule()
+{
+	d_step {
+		if
+		:: granted && NOT_RETURNED && TIME_LEFT && WHERE && FAIR ->
+			/* keep_loan() */
+			looks++;
+			assert(looks <= STEPS);
+			assert(!realtime && !returned);
+			requested = false;
+#ifndef NO_TIMER
+			timer = true
+#endif
+		:: granted && !(NOT_RETURNED && TIME_LEFT && WHERE && FAIR) ->
+			loan_end();
+			switched_away()
+		:: !granted && WHERE && !realtime ->
+			lend()
+		:: else -> switched_away()
+		fi
+	}
+}
+
+/* PVSYNC_HC_GIVE_BACK */
+inline give_back()
+{
+	d_step {
+		call = false;
+		if
+		:: granted ->
+			assert(!reader && irqs == 0 && sections == 1);
+			assert(!given);
+			given = true;
+			called = true;
+			returned = true;
+#ifndef CALL_IGNORED
+			requested = true
+#endif
+		:: else
+		fi
+	}
+}
+
+proctype host()
+{
+#ifdef MARK_RUNNING
+	byte was = 0;
+#endif
+
+end:	do
+	:: d_step { !out -> out = true }
+	:: call -> give_back()
+	:: out && !call && requested -> schedule()
+	:: d_step {
+		/* The thread sleeps. */
+		out && !call && !requested ->
+#ifndef KEEP_LOAN
+		loan_end();
+#endif
+		switched_away()
+	   }
+	:: d_step {
+		out && !call && !requested ->
+		assert(!realtime);
+		assert(!put_off || (granted && timer));
+		assert(!called || !granted);
+		COUNTS_ARE_TRUE;
+		out = false
+	   }
+#ifdef MARK_RUNNING
+	:: d_step { !out && granted && !need -> was = count };
+	   d_step { count = was; need = true; was = 0 }
+#endif
+	od
+}
+
+/* Those who want the CPU, with its run queue locked, and its timer. */
+proctype others()
+{
+end:	do
+	:: d_step { !realtime -> realtime = true; requested = true }
+	:: d_step { !requested -> requested = true }
+	:: d_step { timer -> timer = false; requested = true }
+	od
+}
+
+init
+{
+	atomic {
+		run host();
+		run others();
+		run irq();
+		run task()
+	}
+}
