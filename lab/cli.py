@@ -169,6 +169,7 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--observe", type=click.Choice(OBSERVED), metavar=f"[={'|'.join(OBSERVED)}]",
               help="Keep the kernels' counters around every run; what guests count besides.")
 @click.option("--no-observe", is_flag=True, help="Keep none.")
+@click.option("--variant", help="Kernel of host and guests, of kernel/configs/variants.toml.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")

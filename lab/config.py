@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from lab import paths
+from lab import kconfig, paths
 from lab.decode import DecodeError, decode, read_toml, suggest
 from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
@@ -62,6 +62,7 @@ class Overrides:
     max_repeats: int | None = None
     observe: Wanted | None = None
     window_ms: int | None = None
+    variant: str | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
@@ -104,7 +105,8 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
         if change.timeout_s is not None:
             chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
     numbers = {key: value for key, value in changes.items() if key in NUMBERS}
-    result = replace(plan, schemes=picked, workloads=chosen, variant=_variant(plan.variant, picked),
+    result = replace(plan, schemes=picked, workloads=chosen,
+                     variant=change.variant or _variant(plan.variant, picked),
                      observe=True if wanted == "all" else wanted, **numbers)
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result
@@ -212,6 +214,7 @@ def _check(experiment: Experiment, where: str) -> None:
               "boots": (1, 10_000), "guest_mem": (64, 1 << 20), "max_repeats": (0, 100)}
     for key, (least, most) in limits.items():
         _within(getattr(experiment, key), least, most, f"{where}: {key}")
+    kconfig.variant(experiment.variant)
     for count in experiment.vms:
         _within(count, 1, MAX_VMS, f"{where}: vms")
     if experiment.window_ms:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Schemes, workloads and experiments: those that ship, and broken ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,9 @@ def test_command_as_workload() -> None:
 
 def test_test_only_scheme_brings_the_test_kernel() -> None:
     assert config.experiment("demo").variant == "lab"
-    assert config.experiment("demo", Overrides(schemes=("pmt", "busted"))).variant == "test"
+    picked = Overrides(schemes=("pmt", "busted"))
+    assert config.experiment("demo", picked).variant == "test"
+    assert config.experiment("demo", replace(picked, variant="kcsan")).variant == "kcsan"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,7 @@ def test_test_only_scheme_brings_the_test_kernel() -> None:
         (Overrides(boots=0), "boots must be from 1"),
         (Overrides(max_repeats=-1), "max_repeats must be from 0"),
         (Overrides(guest_mem=1), "guest_mem must be from 64"),
+        (Overrides(variant="kasn"), "there is no kernel variant 'kasn': choose from lab, test,"),
         (Overrides(timeout_s=0.0), "timeout must be above 0"),
         (Overrides(timeout_s=float("nan")), "timeout must be above 0"),
     ],
