@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs in the KVM host: starts guests and carries a round through them.
 
-Standard library only, one file, no policy: argument lists, kernel parameters
-and the order of runs all come from the lab. The control channel (a virtio
+Standard library only, three files, no policy: argument lists, kernel parameters
+and the order of runs all come from the lab. vm.py is one guest, disturb.py what
+is done to guests while they run. The control channel (a virtio
 port, or a Unix socket with `--socket`) carries one JSON object per line.
 Request {"id", "op", ...}; answer {"id", "ok": true, ...} or {"id", "ok":
 false, "error": one sentence}. Every operation ends by its own time limit.
@@ -13,7 +14,6 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -24,184 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vm import CGROUPS, LINE_LIMIT, VMS, Failure, Guest, die_with_parent, number_in, put
+
 VERSION = 1
-CGROUPS = Path("/sys/fs/cgroup")
-VMS = Path("/sys/kernel/debug/kvm")
-LINE_LIMIT = 16 << 20
-DIGITS = 20
-PR_SET_PDEATHSIG = 1
-
-
-class Failure(Exception):
-    """An operation failed; the text is the answer's `error`."""
-
-
-def number_in(file: str, name: str) -> int | None:
-    """The number in the file's line "name number"; None when it cannot be read."""
-    with contextlib.suppress(OSError):
-        for line in Path(file).read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name and value.isdecimal() and len(value) <= DIGITS:
-                return int(value)
-    return None
-
-
-def put(file: Path, text: str) -> None:
-    """Write to a kernel's file at once: a buffer would write what was refused again."""
-    with file.open("wb", buffering=0) as raw:
-        raw.write(text.encode())
-
-
-def die_with_parent() -> None:
-    """Runs in a child before exec: it may not outlive this process."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class Guest:
-    """One QEMU process, its QMP socket and its agent's socket."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.folder = folder
-        self.proc: asyncio.subprocess.Process | None = None
-        self.cgroup: Path | None = None
-        self.messages: asyncio.Queue[tuple[float, list[str]]] = asyncio.Queue()
-        self.agent: asyncio.StreamWriter | None = None
-        self.qmp_reader: asyncio.StreamReader | None = None
-        self.qmp_writer: asyncio.StreamWriter | None = None
-        self.qmp_lock = asyncio.Lock()
-        self.turn = asyncio.Lock()
-        self.stopped = False
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def start(self, argv: list[str], cgroup: str) -> None:
-        """Spawn QEMU and connect; returns at the agent's hello."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for stale in ("qmp", "agent"):
-            (self.folder / stale).unlink(missing_ok=True)
-        if cgroup:
-            self.cgroup = CGROUPS / cgroup
-            self.cgroup.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "qemu.err").open("wb") as err:
-            self.proc = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=err, stderr=err,
-                preexec_fn=self._enter, start_new_session=True)
-        reader, self.agent = await self._connect("agent")
-        self.tasks.append(asyncio.create_task(self._listen(reader)))
-        self.qmp_reader, self.qmp_writer = await self._connect("qmp")
-        await self.qmp_reader.readline()
-        await self.qmp("qmp_capabilities")
-
-    def _enter(self) -> None:
-        die_with_parent()
-        if self.cgroup is not None:
-            (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))
-
-    async def _connect(self, what: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        path = str(self.folder / what)
-        while True:
-            if self.proc is not None and self.proc.returncode is not None:
-                raise Failure(f"QEMU of guest {self.name} ended at once: {self.stderr()}")
-            with contextlib.suppress(OSError):
-                return await asyncio.open_unix_connection(path, limit=LINE_LIMIT)
-            await asyncio.sleep(0.05)
-
-    def folders(self) -> list[Path]:
-        """The debugfs folders of its virtual machine: one, or none without debugfs."""
-        pid = self.proc.pid if self.proc is not None else 0
-        return list(VMS.glob(f"{pid}-*"))
-
-    def stderr(self) -> str:
-        """What QEMU printed, last 500 characters."""
-        with contextlib.suppress(OSError):
-            return (self.folder / "qemu.err").read_text(errors="replace")[-500:].strip()
-        return ""
-
-    async def end(self) -> str:
-        """How QEMU ended, once its agent's socket has closed."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                if self.proc is not None:
-                    await self.proc.wait()
-        code = self.proc.returncode if self.proc is not None else None
-        how = {None: "closed its channel", 0: "reset itself"}.get(code, f"ended with status {code}")
-        return f"{how}{': ' if self.stderr() else ''}{self.stderr()}"
-
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while line := await reader.readline():
-                words = line.decode(errors="replace").split()
-                if words:
-                    self.messages.put_nowait((time.monotonic(), words))
-        self.messages.put_nowait((time.monotonic(), ["gone"]))
-
-    def send(self, *words: str) -> None:
-        """One line to the agent."""
-        if self.agent is None:
-            raise Failure(f"guest {self.name} has no agent")
-        self.agent.write((" ".join(words) + "\n").encode())
-
-    async def expect(self, verb: str, ident: str) -> tuple[float, list[str]]:
-        """Wait for `verb ident ...`; other lines are dropped."""
-        while True:
-            when, words = await self.messages.get()
-            if words[0] == "gone":
-                self.messages.put_nowait((when, words))
-                raise Failure(f"guest {self.name} died: its virtual machine {await self.end()}")
-            if words[0] == verb and (verb == "hello" or words[1:2] == [ident]):
-                return when, words[2:] if verb != "hello" else words[1:]
-
-    async def output(self, ident: str) -> str:
-        """The `out` lines up to `end`, still base64, joined."""
-        parts: list[str] = []
-        while True:
-            when, words = await self.messages.get()
-            if words[0] == "gone":
-                self.messages.put_nowait((when, words))
-                raise Failure(f"guest {self.name} died while it sent its output")
-            if words[:2] == ["out", ident] and len(words) > 2:
-                parts.append(words[2])
-            elif words[:2] == ["end", ident]:
-                return self._checked("".join(parts))
-
-    def _checked(self, encoded: str) -> str:
-        """The same, when it is base64."""
-        try:
-            base64.b64decode(encoded, validate=True)
-        except ValueError:
-            raise Failure(f"guest {self.name} sent a damaged output") from None
-        return encoded
-
-    async def qmp(self, command: str, **arguments: Any) -> Any:
-        """One QMP command; events are skipped."""
-        if self.qmp_writer is None or self.qmp_reader is None:
-            raise Failure(f"guest {self.name} has no QMP socket")
-        async with self.qmp_lock:
-            body = {"execute": command, "arguments": arguments}
-            with contextlib.suppress(OSError):
-                self.qmp_writer.write(json.dumps(body).encode() + b"\n")
-                while line := await self.qmp_reader.readline():
-                    answer = json.loads(line)
-                    if "return" in answer:
-                        return answer["return"]
-                    if "error" in answer:
-                        raise Failure(f"QMP {command}: {answer['error'].get('desc')}")
-        raise Failure(f"guest {self.name} died: its virtual machine {await self.end()}")
-
-    async def kill(self) -> None:
-        """End QEMU, by force; close everything."""
-        if self.proc is not None and self.proc.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.proc.kill()
-            await self.proc.wait()
-        for task in self.tasks:
-            task.cancel()
-        for writer in (self.agent, self.qmp_writer):
-            if writer is not None:
-                writer.close()
-        if self.cgroup is not None:
-            with contextlib.suppress(OSError):
-                self.cgroup.rmdir()
 
 
 class Daemon:
