@@ -171,6 +171,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--no-observe", is_flag=True, help="Keep none.")
 @click.option("--variant", help="Kernel of host and guests, of kernel/configs/variants.toml.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
+@click.option("--disturb", type=Names(), help="What is done to guests while they are measured.")
+@click.option("--disturb-ms", type=int, help="When they are killed or restored at the latest.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
@@ -267,6 +269,8 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "boots": experiment.boots,
         "observe": experiment.observe,
         "window_ms": experiment.window_ms,
+        "disturb": experiment.disturb,
+        "disturb_ms": experiment.disturb_ms,
         "backend": backends.choose(backend),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]

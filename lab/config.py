@@ -32,7 +32,9 @@ COMMAND_TIMEOUT_S = 600.0
 MAX_VMS = 64
 MAX_CPUS = 4096
 WINDOW_MS = (10, 60_000)
-NUMBERS = ("vms", "vcpus", "pcpus", "reps", "boots", "guest_mem", "max_repeats", "window_ms")
+MOST_DISTURB_MS = 3_600_000
+NUMBERS = ("vms", "vcpus", "pcpus", "reps", "boots", "guest_mem", "max_repeats", "window_ms",
+           "disturb_ms")
 """What the command line may change in an experiment and is the same in both."""
 
 
@@ -63,6 +65,8 @@ class Overrides:
     observe: Wanted | None = None
     window_ms: int | None = None
     variant: str | None = None
+    disturb: tuple[str, ...] | None = None
+    disturb_ms: int | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
@@ -88,8 +92,8 @@ def experiments(folder: Path = EXPERIMENTS) -> dict[str, Experiment]:
 def experiment(name: str, change: Overrides | None = None) -> Experiment:
     """The experiment of that name, or in that file, with the changes applied."""
     file = _find_experiment(name)
-    table = _read(file)
     change = change or Overrides()
+    table = _read(file) | ({} if change.disturb is None else {"disturb": change.disturb})
     changes = {key: value for key, value in asdict(change).items() if value is not None}
     words = {field.name for field in fields(_Names)}
     plan = _decode(Experiment, {key: table[key] for key in table if key not in words}, file,
@@ -219,6 +223,10 @@ def _check(experiment: Experiment, where: str) -> None:
         _within(count, 1, MAX_VMS, f"{where}: vms")
     if experiment.window_ms:
         _within(experiment.window_ms, *WINDOW_MS, f"{where}: window_ms, unless 0,")
+    _within(experiment.disturb_ms, 0, MOST_DISTURB_MS, f"{where}: disturb_ms")
+    alone = 1 in experiment.vms or not all(one.neighbour for one in experiment.workloads)
+    if "kill" in experiment.disturb and alone:
+        raise UsageError(f"{where}: kill takes several VMs, and workloads with a neighbour.")
     for workload in experiment.workloads:
         if not workload.timeout_s > 0:
             raise UsageError(f"{where}: the timeout must be above 0 seconds.")

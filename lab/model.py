@@ -13,6 +13,8 @@ Backend = Literal["tcg", "kvm", "local"]
 Observe = bool | Literal["locks", "tlb", "ecs"]
 """What guests are made to count: nothing (False), their locks, the times of their
 remote TLB flushes, those of the wake-ups of parked waiters, or all of it (True)."""
+Disturbance = Literal["parameters", "offers", "kill", "restore"]
+"""What is done to guests while they are measured, see `disturb`."""
 Which = Literal["all", "first", "others"]
 """Which VMs of a run."""
 Paper = Literal["shoot4u"]
@@ -95,6 +97,9 @@ class Experiment:
     """Unless False, the kernels' counters are kept around every run, see `observed`."""
     window_ms: int = 0
     """Unless 0, the CPU time of every VM is noted so often during a run, see `windows`."""
+    disturb: tuple[Disturbance, ...] = ()
+    disturb_ms: int = 5000
+    """When a guest is killed or restored at the latest, since its measured part began."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,8 @@ class RunRecord:
     guests: tuple[GuestRun, ...]
     overlap: float
     """Share of the measured time in which all guests were loaded, 0 to 1."""
+    disturbed: dict[str, int] = field(default_factory=dict)
+    """What was done to its guests meanwhile, and how often."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,8 @@ class Manifest:
     """Label of the first scheme."""
     observe: Observe = False
     window_ms: int = 0
+    disturb: tuple[Disturbance, ...] = ()
+    disturb_ms: int = 5000
 
 
 @dataclass(frozen=True)
@@ -312,3 +321,5 @@ class Cell:
     """Of the difference from the baseline, after correction; None if untested."""
     observed: Observed | None = None
     """None when the experiment did not observe, and without valid runs."""
+    disturbed: dict[str, int] = field(default_factory=dict)
+    """What was done to the guests of the valid runs meanwhile, and how often."""

@@ -56,9 +56,14 @@ class Options:
 
 
 def host_memory(experiment: Experiment) -> int:
-    """MiB of the host that holds all guests of all schemes."""
+    """MiB of the host that holds all guests of all schemes.
+
+    Guests are saved to files in half of its memory.
+    """
     guests = len(experiment.schemes) * max(experiment.vms)
-    return HOST_MEMORY + guests * (experiment.guest_mem + GUEST_OVERHEAD)
+    saved = max(experiment.vms) if "restore" in experiment.disturb else 0
+    return (HOST_MEMORY + guests * (experiment.guest_mem + GUEST_OVERHEAD)
+            + 2 * saved * experiment.guest_mem)
 
 
 def host_spec(experiment: Experiment, backend: Backend, files: Images) -> HostSpec:
@@ -289,7 +294,8 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         command=options.command, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         vms=experiment.vms, vcpus=experiment.vcpus, pcpus=experiment.pcpus,
         reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
-        observe=experiment.observe, window_ms=experiment.window_ms)
+        observe=experiment.observe, window_ms=experiment.window_ms,
+        disturb=experiment.disturb, disturb_ms=experiment.disturb_ms)
 
 
 def machine_kind() -> str:

@@ -11,10 +11,10 @@ import base64
 import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from lab import console, observed, records, windows
+from lab import console, disturb, observed, records, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -30,7 +30,7 @@ SETTLE = 30.0
 """Seconds for the guests to get ready, and for them to stop."""
 HOST_WORK = PurePosixPath("/run/pvsync")
 HOST_QEMU = ("/usr/bin/qemu-system-x86_64",)
-PARAMETERS = "/sys/module/{module}/parameters/{name}"
+PARAMETERS = "/sys/module/{module}/parameters"
 OWN = "vm."
 """Prefix of a host parameter that is the VM's own."""
 
@@ -45,7 +45,8 @@ def guest_name(label: str, index: int) -> str:
 def parameter_file(name: str) -> str:
     """File of a host parameter; "module.name" names another module's."""
     module, dot, rest = name.partition(".")
-    return PARAMETERS.format(module=module if dot else "pvsync", name=rest if dot else name)
+    folder = PARAMETERS.format(module=module if dot else "pvsync")
+    return f"{folder}/{rest if dot else name}"
 
 
 @dataclass
@@ -213,8 +214,12 @@ class Session:
         if self._look(name):
             self._drop(name, self._live[name].trouble)
             return
+        self._end(name)
+
+    def _end(self, name: str) -> None:
+        """End a guest that was well; the next run that needs it boots it again."""
         live = self._live.pop(name)
-        control.call("kill", name=name)
+        self.machine.control.call("kill", name=name)
         self._record(BootRecord(self.number, name, live.scheme, True, "", live.seconds))
 
     # Runs
@@ -235,17 +240,18 @@ class Session:
             answer = self.machine.control.call(
                 "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
                 neighbour=workload.neighbour, timeout=workload.timeout_s, settle=SETTLE,
-                patience=2 * SETTLE, **self._watch(names))
-            self._keep_windows(names, planned.run_id(attempt), answer["samples"])
+                patience=2 * SETTLE, **self._meanwhile(names, planned.run_id(attempt)))
+            self._keep(names, planned.run_id(attempt), answer)
             if not any(note["error"] for note in answer["guests"].values()):
-                self._snapshot(names, planned.run_id(attempt), "after")
+                left = [name for name in names if "killed" not in answer["guests"][name]]
+                self._snapshot(left, planned.run_id(attempt), "after")
             self.machine.control.call("switch", run=[])
         except Refused as refusal:
             for name in names:
                 if name in self._live:
                     self._drop(name, self._look(name) or str(refusal))
             return self.invalid(planned, attempt, str(refusal))
-        return self._judge(planned, attempt, names, answer["guests"])
+        return self._judge(planned, attempt, names, answer)
 
     def _setup(self, names: list[str], workload: Workload) -> None:
         """What a guest goes through once for a workload: its setup, one unmeasured run.
@@ -301,22 +307,30 @@ class Session:
             file = folder / observed.file_name(name, when)
             file.write_bytes(base64.b64decode(answer["out"]))
 
-    def _watch(self, names: list[str]) -> Answer:
-        """What a round is asked for besides, if the experiment has windows."""
-        if not self.experiment.window_ms:
-            return {}
-        files = [[file, what] for name in names for file, what in (
-            (observed.cpu_file(name), windows.USED),
-            (observed.vm_file(self._live[name].folder), windows.GRANTED))]
-        return {"watch": {"files": files, "interval": self.experiment.window_ms / 1e3}}
+    def _meanwhile(self, names: list[str], run_id: str) -> Answer:
+        """What a round is asked for besides: windows, and what disturbs the guests."""
+        asked: Answer = {}
+        if self.experiment.window_ms:
+            files = [[file, what] for name in names for file, what in (
+                (observed.cpu_file(name), windows.USED),
+                (observed.vm_file(self._live[name].folder), windows.GRANTED))]
+            asked["watch"] = {"files": files, "interval": self.experiment.window_ms / 1e3}
+        if self.experiment.disturb:
+            folder = PARAMETERS.format(module="pvsync")
+            asked["disturb"] = disturb.request(self.experiment, run_id, names, folder)
+        return asked
 
-    def _keep_windows(self, names: list[str], run_id: str,
-                      samples: list[list[float | int | None]]) -> None:
-        if not samples:
-            return
+    def _keep(self, names: list[str], run_id: str, answer: Answer) -> None:
+        """Write what a round has noted besides, and where its guests are now."""
+        for name in names:
+            self._live[name].folder = answer["guests"][name].get("folder", self._live[name].folder)
         folder = self.out / "raw" / run_id
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / windows.FILE).write_text(windows.as_text(names, samples))
+        for file, text in ((windows.FILE, windows.as_text(names, answer["samples"])
+                            if answer["samples"] else ""),
+                           (disturb.FILE, disturb.as_text(answer["disturbed"]))):
+            if text:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_text(text)
 
     def _apply(self, scheme: Scheme, guests: list[str]) -> None:
         """Write the scheme's host parameters; others get back what they had."""
@@ -338,13 +352,13 @@ class Session:
                               f" cannot be set: {refusal}") from None
 
     def _judge(self, planned: PlannedRun, attempt: int, names: list[str],
-               answer: dict[str, Answer]) -> RunRecord:
+               answer: Answer) -> RunRecord:
         """The record of a round, with outputs written; guests that failed are dropped."""
         folder = Path("raw") / planned.run_id(attempt)
         (self.out / folder).mkdir(parents=True, exist_ok=True)
         guests, reasons = [], []
         for name in names:
-            note = answer[name]
+            note = answer["guests"][name]
             file = folder / f"{name}.out"
             records.write(self.out / file, base64.b64decode(note.get("out", "")))
             guests.append(GuestRun(name, note.get("began"), note.get("ended"),
@@ -355,6 +369,8 @@ class Session:
                 self._drop(name, trouble)
                 self.dropped += 1
                 reasons.append(trouble)
+            elif "killed" in note:
+                self._end(name)
             elif note.get("status"):
                 reasons.append(f"the command ended with status {note['status']} in guest {name}")
             elif note.get("worst"):
@@ -363,11 +379,13 @@ class Session:
         host = self.machine.trouble()
         if host:
             raise HostLost(host)
-        share = overlap(guests)
-        if not reasons and share < MIN_OVERLAP:
+        share = overlap(one for one in guests if "killed" not in answer["guests"][one.guest])
+        if share < MIN_OVERLAP:
             reasons.append(f"only {share:.0%} of the measured time was overlapped")
-        return self._run_record(planned, attempt, reasons[0] if reasons else "",
-                                tuple(guests), share)
+        done = disturb.counted(answer["disturbed"])
+        reasons.append(disturb.lacking(self.experiment, done))
+        record = self._run_record(planned, attempt, reasons[0], tuple(guests), share)
+        return replace(record, disturbed=done)
 
     def invalid(self, planned: PlannedRun, attempt: int, reason: str) -> RunRecord:
         """The record of a run that did not come about."""

@@ -201,6 +201,7 @@ def _cell(
         fairness=_fairness(runs),
         observed=_observed(results.observations(scheme.label, workload.name, vms),
                            parts(scheme, workload, vms)),
+        disturbed=dict(sum((Counter(run.run.disturbed) for run in runs), Counter[str]())),
     )
 
 

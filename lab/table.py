@@ -389,11 +389,23 @@ def notes(summary: Summary) -> list[str]:
             f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
         )
     lines += _observed_notes(summary)
+    lines += _disturbed_notes(summary)
     lines += _invalid_notes(summary)
     lines += [f"Warning: {warning}." for warning in summary.results.warnings]
     if not summary.valid:
         lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
     return lines
+
+
+def _disturbed_notes(summary: Summary) -> list[str]:
+    """What was done to the guests of the valid runs."""
+    done = Counter[str]()
+    for cell in summary.cells:
+        done.update(cell.disturbed)
+    if not summary.results.manifest.disturb:
+        return []
+    times = ", ".join(f"{kind} {number:,}" for kind, number in sorted(done.items())) or "nothing"
+    return [f"Guests were disturbed while they were measured; in the valid runs: {times} times."]
 
 
 def _observed_notes(summary: Summary) -> list[str]:

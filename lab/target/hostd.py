@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vm import CGROUPS, LINE_LIMIT, VMS, Failure, Guest, die_with_parent, number_in, put
+from disturb import Disturber
+from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put
 
 VERSION = 1
 
@@ -175,16 +176,14 @@ class Daemon:
 
     async def op_tune(self, name: str, parameter: str, value: str) -> dict[str, Any]:
         """Set a guest's own host parameter, in the debugfs folder of its virtual machine."""
-        files = [folder / "pvsync" / parameter for folder in self.guest(name).folders()]
-        if not files:
-            raise Failure(f"there is no folder of guest {name} in {VMS}")
-        for file in files:
-            put(file, value)
+        self.guest(name).tune(parameter, value)
         return {}
 
-    async def op_round(self, guests: list[str], tag: str, command: str, timeout: float,
+    async def op_round(  # noqa: PLR0913, PLR0917 (keywords of a request)
+                       self, guests: list[str], tag: str, command: str, timeout: float,
                        repeat: bool = True, settle: float = 30, neighbour: str = "",
-                       watch: dict[str, Any] | None = None) -> dict[str, Any]:
+                       watch: dict[str, Any] | None = None,
+                       disturb: dict[str, Any] | None = None) -> dict[str, Any]:
         """Barrier, the command in all guests at once, stop; see guest-init.
 
         With `neighbour`, that is the command of all guests but the first.
@@ -193,21 +192,27 @@ class Daemon:
         when that guest went through the whole round. `watch` has `files` of
         lines "name number", each with the name of the number that is read
         every `interval` seconds of the measured part: `samples` are lists of
-        the time and these numbers, null where there is none.
+        the time and these numbers, null where there is none. `disturb` says
+        what is done to guests meanwhile, see disturb.py; `disturbed` are
+        lists of the time, the kind and what was done. A guest that was killed
+        so has `killed`, the time, and one that was restored another `folder`.
         """
         found = [self.guest(name) for name in guests]
         commands = dict.fromkeys(guests, neighbour or command) | {guests[0]: command}
         results: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in found}
         samples: list[list[float | int | None]] = []
+        disturbed: list[list[float | str]] = []
         if await self._phase(found, results, settle, "get ready", self._prepare, tag, commands):
             mode = "repeat" if repeat else "once"
             watching = asyncio.create_task(self._watch(samples, **(watch or {})))
+            disturber = Disturber(found, results, disturb)
             await self._phase(found, results, timeout, "end its run", self._measure, tag, mode)
+            disturbed = await disturber.end()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-        alive = [g for g in found if "ready" in results[g.name]]
+        alive = [g for g in found if "ready" in results[g.name] and not g.killed]
         await self._phase(alive, results, settle, "stop", self._stop, tag)
-        return {"guests": results, "samples": samples}
+        return {"guests": results, "samples": samples, "disturbed": disturbed}
 
     async def _watch(self, samples: list[list[float | int | None]],
                      files: Sequence[Sequence[str]] = (), interval: float = 1) -> None:
@@ -251,7 +256,12 @@ class Daemon:
     async def _measure(self, guest: Guest, note: dict[str, Any], tag: str, mode: str) -> None:
         guest.send("go", tag, mode)
         note["began"], _ = await guest.expect("began", tag)
-        note["ended"], words = await guest.expect("ended", tag)
+        try:
+            note["ended"], words = await guest.expect("ended", tag)
+        except Failure:
+            if not guest.killed:
+                raise
+            return
         note["status"], note["elapsed"] = int(words[0]), int(words[1]) / 1e6
 
     async def _stop(self, guest: Guest, note: dict[str, Any], tag: str) -> None:

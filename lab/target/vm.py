@@ -62,25 +62,82 @@ class Guest:
         self.qmp_lock = asyncio.Lock()
         self.turn = asyncio.Lock()
         self.stopped = False
+        self.killed = False
+        """On purpose."""
+        self.argv: list[str] = []
+        self.successor: asyncio.Future[asyncio.StreamReader | None] | None = None
+        """While it is restored: the agent's socket of the next QEMU, None when there is none."""
+        self.pong = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self, argv: list[str], cgroup: str) -> None:
-        """Spawn QEMU and connect; returns at the agent's hello."""
+        """Spawn QEMU and connect; the agent's hello is among the messages then."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for stale in ("qmp", "agent"):
-            (self.folder / stale).unlink(missing_ok=True)
+        (self.folder / "console").unlink(missing_ok=True)
+        self.argv = argv
         if cgroup:
             self.cgroup = CGROUPS / cgroup
             self.cgroup.mkdir(parents=True, exist_ok=True)
+        reader = await self._spawn(argv)
+        self.tasks.append(asyncio.create_task(self._listen(reader)))
+
+    async def _spawn(self, argv: list[str]) -> asyncio.StreamReader:
+        """Start QEMU and connect to it; what its agent says."""
+        for stale in ("qmp", "agent"):
+            (self.folder / stale).unlink(missing_ok=True)
         with (self.folder / "qemu.err").open("wb") as err:
             self.proc = await asyncio.create_subprocess_exec(
                 *argv, stdin=asyncio.subprocess.DEVNULL, stdout=err, stderr=err,
                 preexec_fn=self._enter, start_new_session=True)
         reader, self.agent = await self._connect("agent")
-        self.tasks.append(asyncio.create_task(self._listen(reader)))
         self.qmp_reader, self.qmp_writer = await self._connect("qmp")
         await self.qmp_reader.readline()
         await self.qmp("qmp_capabilities")
+        return reader
+
+    async def restore(self) -> None:
+        """Save the guest, end its QEMU, and have another one go on with it.
+
+        The guest does not notice; it has to answer after that. Its own host
+        parameters go with it. Nothing may be said to it meanwhile.
+        """
+        state, own = self.folder / "state", self.parameters()
+        await self.qmp("stop")
+        await self._migrate("migrate", f"exec:cat >{state}")
+        self.successor = asyncio.get_running_loop().create_future()
+        reader = None
+        try:
+            await self.end_qemu()
+            # Its agent's socket is connected before the guest runs, or it would see it closed.
+            reader = await self._spawn([*self.argv, "-incoming", "defer"])
+            await self._migrate("migrate-incoming", f"exec:cat {state}")
+        finally:
+            self.successor.set_result(reader)
+            state.unlink(missing_ok=True)
+        for name, value in own.items():
+            self.tune(name, value)
+        await self.qmp("cont")
+        self.pong.clear()
+        self.send("ping", "restored")
+        await self.pong.wait()
+
+    async def _migrate(self, command: str, uri: str) -> None:
+        """Save to, or restore from, and wait until that is done."""
+        await self.qmp(command, uri=uri)
+        while (state := await self.qmp("query-migrate")).get("status") != "completed":
+            if state.get("status") == "failed":
+                raise Failure(f"QMP {command}: {state.get('error-desc', 'it failed')}")
+            await asyncio.sleep(0.05)
+
+    async def end_qemu(self) -> None:
+        """By force, and without its sockets."""
+        if self.proc is not None and self.proc.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.proc.kill()
+            await self.proc.wait()
+        for writer in (self.agent, self.qmp_writer):
+            if writer is not None:
+                writer.close()
 
     def _enter(self) -> None:
         die_with_parent()
@@ -101,6 +158,19 @@ class Guest:
         pid = self.proc.pid if self.proc is not None else 0
         return list(VMS.glob(f"{pid}-*"))
 
+    def tune(self, parameter: str, value: str) -> None:
+        """Set a host parameter of its own."""
+        files = [folder / "pvsync" / parameter for folder in self.folders()]
+        if not files:
+            raise Failure(f"there is no folder of guest {self.name} in {VMS}")
+        for file in files:
+            put(file, value)
+
+    def parameters(self) -> dict[str, str]:
+        """Its own host parameters: name to value."""
+        return {file.name: file.read_text().strip() for folder in self.folders()
+                for file in folder.glob("pvsync/*") if file.stat().st_mode & 0o200}
+
     def stderr(self) -> str:
         """What QEMU printed, last 500 characters."""
         with contextlib.suppress(OSError):
@@ -118,12 +188,30 @@ class Guest:
         return f"{how}{': ' if self.stderr() else ''}{self.stderr()}"
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while line := await reader.readline():
-                words = line.decode(errors="replace").split()
-                if words:
-                    self.messages.put_nowait((time.monotonic(), words))
+        """Put what the agent says into the queue; its next QEMU goes on in mid-line."""
+        begun, source = b"", reader
+        while True:
+            line = b""
+            with contextlib.suppress(OSError, ValueError):
+                line = await source.readline()
+            begun += line
+            if begun.endswith(b"\n"):
+                self._heard(begun.decode(errors="replace").split())
+                begun = b""
+            if line:
+                continue
+            following = await self.successor if self.successor is not None else None
+            self.successor = None
+            if following is None:
+                break
+            source = following
         self.messages.put_nowait((time.monotonic(), ["gone"]))
+
+    def _heard(self, words: list[str]) -> None:
+        if words[:1] == ["pong"]:
+            self.pong.set()
+        elif words:
+            self.messages.put_nowait((time.monotonic(), words))
 
     def send(self, *words: str) -> None:
         """One line to the agent."""
@@ -180,15 +268,9 @@ class Guest:
 
     async def kill(self) -> None:
         """End QEMU, by force; close everything."""
-        if self.proc is not None and self.proc.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.proc.kill()
-            await self.proc.wait()
+        await self.end_qemu()
         for task in self.tasks:
             task.cancel()
-        for writer in (self.agent, self.qmp_writer):
-            if writer is not None:
-                writer.close()
         if self.cgroup is not None:
             with contextlib.suppress(OSError):
                 self.cgroup.rmdir()

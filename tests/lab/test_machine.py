@@ -45,7 +45,8 @@ def test_guest_command() -> None:
                                PurePosixPath("/w"))
     assert value(argv_other, "-cpu") == "host,kvm-pv-unhalt=off"
     assert "-enable-kvm" in argv and "readonly=on" in value(argv, "-drive")
-    assert value(argv, "-serial") == "file:/w/guests/pmt-0/console"
+    assert value(argv, "-serial") == "chardev:console"
+    assert value(argv, "-chardev") == "file,id=console,path=/w/guests/pmt-0/console,append=on"
 
 
 def test_dry_run_says_everything() -> None:

@@ -142,6 +142,7 @@ class SlowGuest:
     """Stands for a guest in hostd; takes its time to stop."""
 
     name = "g"
+    killed = False
 
     def send(self, *words: str) -> None:
         pass

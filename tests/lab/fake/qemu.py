@@ -4,11 +4,15 @@
 The kernel's command line says how it behaves: fake=noboot never answers,
 fake=die ends when a round starts, fake=splat writes one to the console,
 fake=hang never ends a run, fake=once:FILE fails until FILE exists, fake=mute
-does not answer when its counters are asked for.
+does not answer when its counters are asked for, fake=unsaved cannot be saved,
+fake=lost is silent after it was restored, fake=torn dies then.
+
+A restored one runs its command once more from the start.
 """
 
 import base64
 import json
+import os
 import re
 import socket
 import subprocess
@@ -16,6 +20,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 
 def option(pattern: str) -> str:
@@ -36,10 +41,29 @@ def qmp(server: socket.socket) -> None:
         lines.write(json.dumps({"QMP": {}}) + "\n")
         lines.flush()
         for line in lines:
-            log.write(json.loads(line)["execute"] + "\n")
+            request = json.loads(line)
+            log.write(request["execute"] + "\n")
             log.flush()
-            lines.write(json.dumps({"return": {}}) + "\n")
+            lines.write(json.dumps({"return": monitored(request)}) + "\n")
             lines.flush()
+
+
+def monitored(request: dict[str, Any]) -> dict[str, str]:
+    """Carry a QMP command out."""
+    file = Path(request.get("arguments", {}).get("uri", "").rpartition("exec:cat ")[2].lstrip(">"))
+    if request["execute"] == "migrate":
+        file.write_text(json.dumps({"command": agent.command, "run": agent.current}))
+    if request["execute"] == "migrate-incoming":
+        if mode == "torn":
+            os._exit(1)
+        state = json.loads(file.read_text())
+        agent.command = state["command"]
+        console.write("[    5.0] goes on\n")
+        console.flush()
+        agent.start(*state["run"])
+    if request["execute"] == "query-migrate" and mode == "unsaved":
+        return {"status": "failed", "error-desc": "no room"}
+    return {"status": "completed"}
 
 
 class Agent:
@@ -48,6 +72,8 @@ class Agent:
         self.mode = mode
         self.command = ""
         self.halt = threading.Event()
+        self.current = ("", False)
+        """Tag of the last round, and whether the command goes on in it."""
 
     def say(self, *words: object) -> None:
         self.lines.write(" ".join(map(str, words)) + "\n")
@@ -64,7 +90,6 @@ class Agent:
         return done.returncode, done.stdout, int((time.monotonic() - began) * 1e6)
 
     def measured(self, tag: str, repeat: bool) -> None:
-        self.say("began", tag)
         status, self.out, micros = self.shell()
         if self.mode != "hang":
             self.say("ended", tag, status, micros)
@@ -72,7 +97,6 @@ class Agent:
             pass
 
     def serve(self) -> None:
-        self.say("hello", "fake")
         for line in self.lines:
             verb, tag, *rest = line.split()
             if verb in ("exec", "prepare"):
@@ -92,6 +116,8 @@ class Agent:
                 self.thread.join()
                 self.say("stopped", tag, 1, 0)
                 self.output(tag, self.out)
+            elif verb == "ping" and self.mode != "lost":
+                self.say("pong", tag)
             elif verb == "dmesg":
                 self.output(tag, b"[    0.0] quiet\n")
 
@@ -104,20 +130,30 @@ class Agent:
         if kind == "splat":
             console.write("[    9.1] BUG: scheduling while atomic: fake/1/0x2\n")
             console.flush()
+        self.say("began", tag)
+        self.start(tag, mode == "repeat")
+
+    def start(self, tag: str, repeat: bool) -> None:
+        self.current = (tag, repeat)
         self.halt.clear()
-        self.thread = threading.Thread(target=self.measured, args=(tag, mode == "repeat"))
+        self.thread = threading.Thread(target=self.measured, args=(tag, repeat))
         self.thread.daemon = True
         self.thread.start()
 
 
-console = Path(option(r"file:(\S+)/console") + "/console").open("w")  # noqa: SIM115
-log = Path(option(r"file:(\S+)/console") + "/qmp.log").open("a")  # noqa: SIM115
+folder = Path(option(r"id=console,path=(\S+)/console"))
+console = (folder / "console").open("a")
+log = (folder / "qmp.log").open("a")
 mode = option(r"fake=(\S+)")
 agent_server = listen(option(r"id=agent,path=([^,]+)"))
-threading.Thread(target=qmp, args=(listen(option(r"-qmp unix:([^,]+)")),), daemon=True).start()
+qmp_server = listen(option(r"-qmp unix:([^,]+)"))
 connection, _ = agent_server.accept()
+agent = Agent(connection, mode)
+threading.Thread(target=qmp, args=(qmp_server,), daemon=True).start()
 if mode == "noboot":
     time.sleep(600)
-console.write("[    0.0] booting\n")
-console.flush()
-Agent(connection, mode).serve()
+if not option(r"-(incoming)"):
+    console.write("[    0.0] booting\n")
+    console.flush()
+    agent.say("hello", "fake")
+agent.serve()

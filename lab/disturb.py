@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `disturb` of an experiment has done to guests while they are measured.
+
+target/disturb.py does it; here is what it is told, and what is made of its answer. The
+parameters are those of kernel/overlay/kernel/pvsync/host.c and of each VM
+(kernel/overlay/arch/x86/kvm/pvsync/control.c), with all values that they take.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lab.model import Experiment
+
+Value = str | tuple[str, int, int]
+"""A text, or what a number from one to another follows."""
+
+FILE = "host.disturbed.txt"
+"""In the folder of a run: seconds, kind, and what was done."""
+EVERY_S = 0.1
+RESTORE_LIMIT = 60.0
+"""Seconds that one may take, beside guests that compute on an emulated host."""
+GLOBAL = "global"
+WINDOW = (128, 1 << 22)
+OWN: dict[str, tuple[Value, ...]] = {
+    "candidate": ("kvm", "friebel", "hvs", "cpth-r", "cpth-l", "cch", "ecs"),
+    "yield": ("hint", "strong"),
+    "extend": ("off", "ecs"),
+    "window": ("kvm", ("fixed:", *WINDOW), "aple", "aple-steady"),
+    "pause": ("kvm", "soft", "off"),
+    "extend_us": (("", 10, 10_000),),
+    "extend_cap": (("", 0, 1000),),
+    "aple_start": (("", *WINDOW),),
+    "aple_min": (("", *WINDOW),),
+    "aple_max": (("", *WINDOW),),
+    "aple_step": (("", 1, WINDOW[1]),),
+    "aple_epoch": (("", 10, 1_000_000),),
+}
+"""Parameters that each VM may have its own value of, besides "global"."""
+HOST: dict[str, tuple[Value, ...]] = OWN | {
+    "pause_cycles": (("", 0, 65_535),),
+    "pause_gap_us": (("", 1, 10_000),),
+    "spin_gap_us": (("", 0, 2**32 - 1),),
+}
+OFFERS: dict[str, tuple[Value, ...]] = {"hypercalls": ("Y", "N"), "shootdown": ("Y", "N")}
+"""What the host lets guests do; one that finds it refused does without from then on."""
+
+
+KINDS = {"parameters": HOST, "offers": OFFERS}
+
+
+def request(experiment: Experiment, run_id: str, names: Sequence[str], folder: str) -> Any:
+    """What hostd is told to do to these guests, or None.
+
+    `folder` is that of the host's parameters.
+    """
+    if not experiment.disturb:
+        return None
+    files = [(kind, f"{folder}/{name}", values) for kind, table in KINDS.items()
+             if kind in experiment.disturb for name, values in table.items()]
+    own = [("parameters", name, (GLOBAL, *values)) for name, values in OWN.items()
+           if "parameters" in experiment.disturb]
+    return {
+        "seed": run_id, "within": experiment.disturb_ms / 1e3, "limit": RESTORE_LIMIT,
+        "kill": names[1:] if "kill" in experiment.disturb else [],
+        "restore": names if "restore" in experiment.disturb else [],
+        "every": EVERY_S, "files": files, "own": own,
+    }
+
+
+def counted(events: Iterable[Sequence[Any]]) -> dict[str, int]:
+    """How often each kind was done."""
+    return dict(sorted(Counter(str(kind) for _, kind, _ in events).items()))
+
+
+def as_text(events: Iterable[Sequence[Any]]) -> str:
+    """A line for each."""
+    return "".join(f"{when:.6f} {kind} {what}\n" for when, kind, what in events)
+
+
+def lacking(experiment: Experiment, done: dict[str, int]) -> str:
+    """Why a run is invalid that was not disturbed as it should be, or nothing."""
+    never = [kind for kind in experiment.disturb if not done.get(kind)]
+    return f"the guests were not disturbed meanwhile: no {' and no '.join(never)}" if never else ""
