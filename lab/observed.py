@@ -13,11 +13,12 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab import epochs, flushes, preemptions, stats
-from lab.counters import add, each_grown, grown, pairs, percent, ratio, rows
+from lab import epochs, flushes, histogram, preemptions, stats
+from lab.counters import add, each_grown, pairs, percent, ratio
 from lab.epochs import Trace
 from lab.flushes import Timed
 from lab.guest import guest_group
+from lab.histogram import Bins
 from lab.model import Observe, Preemptions, RunRecord, Which
 from lab.windows import Samples
 
@@ -34,10 +35,6 @@ SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat", "ecs": "park_stat"}
 """What can be counted, to the kernel's file that switches it on; it costs time."""
 LINES = 9999
 """Most of a file that a snapshot takes; `tlb_latency` may have about 1,000."""
-WAITS = re.compile(r"(\d{1,2}) (\d{1,20}) (\d{1,20})", re.ASCII)
-
-Waits = dict[int, tuple[int, int]]
-"""Bin to waits of at least 2^(bin-1) and below 2^bin cycles, and the cycles they took."""
 
 
 def counted(observe: Observe) -> tuple[str, ...]:
@@ -103,7 +100,8 @@ class Snapshot:
     """The values at one time; what the text does not have is empty or None."""
 
     counters: dict[str, int]
-    waits: Waits | None
+    waits: Bins | None
+    """Of locks, in cycles."""
     cpu_usec: dict[str, int]
     """CPU group of a guest to the CPU time it got, microseconds."""
     flushes: Timed | None = None
@@ -118,7 +116,7 @@ class Change:
     """What was added between two snapshots, in their units."""
 
     counters: dict[str, int | None]
-    waits: Waits | None
+    waits: Bins | None
     """Bins with new waits alone."""
     cpu_usec: dict[str, int | None]
     flushes: Timed | None = None
@@ -159,7 +157,7 @@ def parse(text: str) -> Snapshot:
     or not at all, and only when another file follows.
     """
     counters: dict[str, int] = {}
-    waits: Waits | None = None
+    waits: Bins | None = None
     cpu_usec: dict[str, int] = {}
     timed: Timed | None = None
     vms: dict[str, dict[str, int]] = {}
@@ -175,7 +173,7 @@ def parse(text: str) -> Snapshot:
         elif name == "counters":
             counters = pairs(lines)
         elif name == "lock_waits":
-            waits = _waits(lines)
+            waits = histogram.parse(lines)
         elif name == "tlb_latency" and path != next(reversed(found)):
             timed = flushes.parse(lines)
         elif name == "cpu.stat" and (used := pairs(lines).get("usage_usec")) is not None:
@@ -196,38 +194,17 @@ def _sections(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _waits(lines: list[str]) -> Waits | None:
-    found = rows(WAITS, lines)
-    if found is None:
-        return None
-    return {int(number): (waits, cycles) for number, (waits, cycles) in found.items()}
-
-
 def between(before: Snapshot, after: Snapshot) -> Change:
     """The later snapshot minus the earlier one."""
     return Change(
         counters=each_grown(before.counters, after.counters),
-        waits=_waits_grown(before.waits, after.waits),
+        waits=histogram.between(before.waits, after.waits),
         cpu_usec=each_grown(before.cpu_usec, after.cpu_usec),
         flushes=flushes.between(before.flushes, after.flushes),
         vms={name: each_grown(before.vms.get(name, {}), after.vms.get(name, {}))
              for name in {**before.vms, **after.vms}},
         epochs=after.epochs,
     )
-
-
-def _waits_grown(before: Waits | None, after: Waits | None) -> Waits | None:
-    if before is None or after is None:
-        return None
-    found = {}
-    for number in sorted({*before, *after}):
-        pairs = zip(before.get(number, (0, 0)), after.get(number, (0, 0)), strict=True)
-        waits, cycles = (grown(*pair) for pair in pairs)
-        if waits is None or cycles is None:
-            return None
-        if waits:
-            found[number] = (waits, cycles)
-    return found
 
 
 def observation(run: RunRecord, change: Callable[[str], Change], measured: Collection[str],
@@ -430,16 +407,4 @@ def medians(runs: Sequence[Preemptions]) -> Preemptions:
         granted_per_s=of(lambda run: run.granted_per_s),
         us_per_grant=of(lambda run: run.us_per_grant),
         borrowed=of(lambda run: run.borrowed),
-    )
-
-
-def histogram(parts: Sequence[Waits | None]) -> tuple[tuple[int, int, int], ...]:
-    """Bin, waits, cycles: the sums of all parts; empty when one is unknown."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return ()
-    return tuple(
-        (number, sum(part.get(number, (0, 0))[0] for part in known),
-         sum(part.get(number, (0, 0))[1] for part in known))
-        for number in sorted({number for part in known for number in part})
     )

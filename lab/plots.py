@@ -17,8 +17,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from lab import flushes, observed, preemptions, stats, windows
 from lab.epochs import Trace
+from lab.histogram import Bins
 from lab.model import Workload
-from lab.observed import Waits
 from lab.summary import Summary, per_guest, relative_load
 from lab.table import columns
 from lab.windows import Samples
@@ -188,10 +188,10 @@ def _wait_plots(summary: Summary, workload: Workload) -> list[Plot]:
             _steps(summary, workload, "waittime", "share of the time waited (%)", shares)]
 
 
-def _waits(summary: Summary, workload: Workload) -> dict[str, Waits]:
+def _waits(summary: Summary, workload: Workload) -> dict[str, Bins]:
     """Scheme to its histogram at the largest number of VMs, of waits that took time."""
     most = max(summary.results.manifest.vms)
-    found: dict[str, Waits] = {}
+    found: dict[str, Bins] = {}
     for label in _labels(summary):
         seen = summary.cell(label, workload.name, most).observed
         listed = seen.waits if seen else ()

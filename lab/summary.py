@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import flushes, observed, parse, preemptions, stats, windows
+from lab import flushes, histogram, observed, parse, preemptions, stats, windows
 from lab.errors import UsageError
 from lab.model import (
     BootRecord,
@@ -218,7 +218,7 @@ def _observed(seen: Sequence[Observation], which: Sequence[Which]) -> Observed |
     return Observed(
         spinning=observed.middle(observed.spinning(one) for one in seen),
         counters=observed.total(guest.counters for guest in guests),
-        waits=observed.histogram([guest.waits for guest in guests]),
+        waits=histogram.total([guest.waits for guest in guests]),
         host=observed.total(one.host for one in seen),
         share_deviation=observed.middle(observed.share_deviation(one) for one in seen),
         flushes=flushes.figures(flushes.merged(part for one in seen for part in one.flushes)),

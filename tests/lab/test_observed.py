@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import counters, observed
+from lab import counters, histogram, observed
 from lab.flushes import Flushes, Times
+from lab.histogram import Bins
 from lab.model import GuestRun, Observe, RunRecord
 from lab.observed import Change, Observation, Snapshot
 from tests.lab.synthetic import sections
@@ -132,7 +133,7 @@ def test_difference() -> None:
 
 
 @pytest.mark.parametrize("waits", [{3: (0, 6)}, {3: (1, 5)}, {}, None])
-def test_a_histogram_that_went_backwards_is_unknown(waits: observed.Waits | None) -> None:
+def test_a_histogram_that_went_backwards_is_unknown(waits: Bins | None) -> None:
     before = Snapshot({}, {3: (1, 6)}, {"g": 5})
     change = observed.between(before, Snapshot({}, waits, {"g": 4}))
     assert change.waits is None and change.cpu_usec == {"g": None}
@@ -239,9 +240,9 @@ def test_sums() -> None:
     assert observed.total([{"a": 1, "b": 2, "c": 3}, {"a": 4, "b": None}]) == {
         "a": 5, "b": None, "c": None}
     assert observed.total([]) == {}
-    assert observed.histogram([{9: (1, 300), 3: (1, 5)}, {9: (2, 700)}]) == (
+    assert histogram.total([{9: (1, 300), 3: (1, 5)}, {9: (2, 700)}]) == (
         (3, 1, 5), (9, 3, 1000))
-    assert observed.histogram([{9: (1, 300)}, None]) == ()
+    assert histogram.total([{9: (1, 300)}, None]) == ()
     assert observed.middle([None, 3.0, 1.0, None, 8.0]) == 3.0
     assert observed.middle([None]) is None
 
