@@ -266,6 +266,22 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class CpuWaits:
+    """How long vCPUs waited for a CPU, after a preemption or a wake-up: all runs together."""
+
+    per_s: float | None
+    """Waits for each second, of all VMs."""
+    mean_ms: float | None
+    """None without a wait, as the next."""
+    p99_ms: float | None
+    """99 of 100 waits were no longer: where the bin ends, a power of two of microseconds."""
+    longest_ms: float
+    """Of all VMs and runs."""
+    vms_longest_ms: tuple[float, ...]
+    """Of each VM, the first one first."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """What the kernels counted in the valid runs of a cell.
 
@@ -290,6 +306,8 @@ class Observed:
     does not count them."""
     windows: Windows | None = None
     """None without windows, or with one VM."""
+    cpu_waits: CpuWaits | None = None
+    """None when the host does not tell, or not of each VM in each run."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab import epochs, flushes, histogram, preemptions, stats
+from lab import cpu_waits, epochs, flushes, histogram, preemptions, stats
 from lab.counters import add, each_grown, pairs, percent, ratio
+from lab.cpu_waits import Waited
 from lab.epochs import Trace
 from lab.flushes import Timed
 from lab.guest import guest_group
@@ -59,8 +60,13 @@ def guest_snapshot(observe: Observe, when: str) -> str:
     read = _command(*wanted, f"{DEBUGFS}/counters")
     if when != "before" or "tlb" not in counted(observe):
         return read
-    file = shlex.quote(latency)
-    return f"[ ! -e {file} ] || echo 0 >{file}; {read}"
+    return f"{_clear(latency)}; {read}"
+
+
+def _clear(path: str) -> str:
+    """Command that writes to a file if there is one."""
+    file = shlex.quote(path)
+    return f"[ ! -e {file} ] || echo 0 >{file}"
 
 
 def cpu_file(guest: str) -> str:
@@ -74,16 +80,21 @@ def vm_file(folder: str, name: str = "counters") -> str:
 
 
 def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
-    """Command of the host's snapshot: its counters, these guests' CPU time and own counters.
+    """Command of the host's snapshot: its counters, and of these guests the VM's and CPU time.
 
-    That "after" a run also has their latest epochs, which say when they were.
-    `guests` is name to debugfs folder of the VM, empty when there is none.
+    That "before" a run clears first how long vCPUs waited for a CPU; that "after" it
+    also has the latest epochs, which say when they were. `guests` is name to debugfs
+    folder of the VM, empty when there is none.
     """
-    files = ("counters",) if when == "before" else ("epochs", "counters")
+    files = (cpu_waits.FILE, "counters")
+    vms = {guest: folder for guest, folder in guests.items() if folder}
+    clear = [_clear(vm_file(folder, cpu_waits.FILE)) for folder in vms.values()]
     own = [f"printf '\\n==> %s <==\\n' {shlex.quote(f'{VMS}{guest}/{file}')};"
            f" cat {shlex.quote(vm_file(folder, file))} 2>/dev/null"
-           for guest, folder in guests.items() if folder for file in files]
-    return "; ".join((_command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
+           for guest, folder in vms.items()
+           for file in (files if when == "before" else ("epochs", *files))]
+    return "; ".join((*(clear if when == "before" else ()),
+                      _command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 
 
 def _command(*files: str) -> str:
@@ -109,6 +120,8 @@ class Snapshot:
     """Guest to the host's counters of its VM."""
     epochs: dict[str, Trace] = field(default_factory=dict)
     """Guest to the latest epochs of its VM."""
+    cpu_waits: dict[str, Waited] = field(default_factory=dict)
+    """Guest to how long its vCPUs waited for a CPU."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,7 @@ class Change:
     vms: dict[str, dict[str, int | None]] = field(default_factory=dict)
     epochs: dict[str, Trace] = field(default_factory=dict)
     """All that the later one has."""
+    cpu_waits: dict[str, Waited | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,6 +160,8 @@ class Observation:
     """None without windows."""
     epochs: tuple[Trace, ...] = ()
     """Of each VM, those that ended meanwhile; empty when unknown."""
+    cpu_waits: tuple[Waited | None, ...] = ()
+    """Of each VM."""
 
 
 def parse(text: str) -> Snapshot:
@@ -154,7 +170,8 @@ def parse(text: str) -> Snapshot:
     Of a file's lines a malformed tail is left out, and so is the text's last
     line when it was cut. With a malformed line before a good one, or a name
     that comes twice, nothing of that file is taken. Flush times are taken whole
-    or not at all, and only when another file follows.
+    or not at all, and only when another file follows; waits for a CPU whole or not
+    at all.
     """
     counters: dict[str, int] = {}
     waits: Bins | None = None
@@ -162,6 +179,7 @@ def parse(text: str) -> Snapshot:
     timed: Timed | None = None
     vms: dict[str, dict[str, int]] = {}
     traces: dict[str, Trace] = {}
+    waited: dict[str, Waited] = {}
     found = _sections(text)
     for path, lines in found.items():
         folder, _, name = path.rpartition("/")
@@ -170,6 +188,9 @@ def parse(text: str) -> Snapshot:
         elif name == "epochs" and folder.startswith(VMS):
             if trace := epochs.parse(lines):
                 traces[folder.removeprefix(VMS)] = trace
+        elif name == cpu_waits.FILE and folder.startswith(VMS):
+            if one := cpu_waits.parse(lines):
+                waited[folder.removeprefix(VMS)] = one
         elif name == "counters":
             counters = pairs(lines)
         elif name == "lock_waits":
@@ -178,7 +199,7 @@ def parse(text: str) -> Snapshot:
             timed = flushes.parse(lines)
         elif name == "cpu.stat" and (used := pairs(lines).get("usage_usec")) is not None:
             cpu_usec[folder.rpartition("/")[2]] = used
-    return Snapshot(counters, waits, cpu_usec, timed, vms, traces)
+    return Snapshot(counters, waits, cpu_usec, timed, vms, traces, waited)
 
 
 def _sections(text: str) -> dict[str, list[str]]:
@@ -204,6 +225,8 @@ def between(before: Snapshot, after: Snapshot) -> Change:
         vms={name: each_grown(before.vms.get(name, {}), after.vms.get(name, {}))
              for name in {**before.vms, **after.vms}},
         epochs=after.epochs,
+        cpu_waits={name: cpu_waits.between(before.cpu_waits.get(name), waited)
+                   for name, waited in after.cpu_waits.items()},
     )
 
 
@@ -230,6 +253,7 @@ def observation(run: RunRecord, change: Callable[[str], Change], measured: Colle
         vms=tuple(host.vms.get(name, {}) for name in changes),
         samples=samples,
         epochs=tuple(epochs.during(run, host.epochs.get(name, ())) for name in changes),
+        cpu_waits=tuple(map(host.cpu_waits.get, changes)),
     )
 
 

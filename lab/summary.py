@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import flushes, histogram, observed, parse, preemptions, stats, windows
+from lab import cpu_waits, flushes, histogram, observed, parse, preemptions, stats, windows
 from lab.errors import UsageError
 from lab.model import (
     BootRecord,
@@ -224,6 +224,7 @@ def _observed(seen: Sequence[Observation], which: Sequence[Which]) -> Observed |
         flushes=flushes.figures(flushes.merged(part for one in seen for part in one.flushes)),
         preemptions=_preemptions(seen, which),
         windows=windows.figures(one.samples for one in seen),
+        cpu_waits=cpu_waits.figures((one.cpu_waits, one.seconds) for one in seen),
     )
 
 

@@ -205,6 +205,7 @@ def grids(summary: Summary, workload: Workload) -> list[Grid]:
         _flush_details(summary, workload),
         _preempted(summary, workload),
         *(_part(summary, workload, part) for part in PARTS),
+        _cpu_waits(summary, workload),
         _windows(summary, workload),
         _counted(summary, workload),
     )
@@ -249,6 +250,27 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
          " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
          "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."),
+    )
+
+
+def _cpu_waits(summary: Summary, workload: Workload) -> Grid:
+    """Whether a VM, or one of its vCPUs, starved."""
+    m = summary.results.manifest
+    body = []
+    for scheme in m.schemes:
+        for vms in m.vms:
+            seen = summary.cell(scheme.label, workload.name, vms).observed
+            one = seen.cpu_waits if seen else None
+            if one is not None:
+                values = (one.per_s, one.mean_ms, one.p99_ms, one.longest_ms)
+                body.append((scheme.label, [str(vms), *map(known, values),
+                                            " / ".join(map(number, one.vms_longest_ms))]))
+    return Grid(
+        f"{workload.name}: waits for a CPU", "scheme",
+        ["VMs", "waits/s", "mean ms", "p99 ms", "longest ms", "longest of each VM ms"], body,
+        ("Of vCPUs that were preempted or woken, until they ran; all runs together, one that was"
+         " not over when its run ended is not in it. p99: rounded up to a power of two of"
+         " microseconds.",),
     )
 
 

@@ -4,12 +4,13 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lab import epochs, observed, windows
+from lab import cpu_waits, epochs, observed, windows
 from lab.guest import guest_group
+from lab.histogram import Bins
 from lab.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
 
 HACKBENCH = Workload(
@@ -50,7 +51,7 @@ class Counted:
     """What one run adds to the counters: in each of its guests, and in the host."""
 
     guest: dict[str, int] = field(default_factory=dict)
-    waits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    waits: Bins = field(default_factory=dict)
     host: dict[str, int] = field(default_factory=dict)
     usec: tuple[int, ...] = ()
     """CPU time of each VM."""
@@ -64,6 +65,8 @@ class Counted:
     """Preemptions put off in each window, for each VM."""
     epochs: tuple[tuple[int, int], ...] = ()
     """Window and inefficiency (ppm) of each VM's epochs, 10 ms apart; two before the run too."""
+    cpu_waits: tuple[tuple[Bins, int], ...] = ()
+    """Of each VM, its waits for a CPU in nanoseconds, and the longest."""
 
     def write(self, folder: Path, guests: list[str]) -> None:
         """Two snapshots of each."""
@@ -73,9 +76,7 @@ class Counted:
             for guest in guests:
                 text = sections(timed | {
                     "debug/counters": _pairs(self.guest, share),
-                    "debug/lock_waits": [
-                        f"{n} {number * share + 1} {cycles * share + 2}"
-                        for n, (number, cycles) in self.waits.items()],
+                    "debug/lock_waits": _bins(self.waits, share),
                 })
                 (folder / observed.file_name(guest, when)).write_text(text)
             text = sections({"debug/counters": _pairs(self.host, share)} | {
@@ -86,7 +87,10 @@ class Counted:
                 f"{observed.VMS}{guest}/epochs": [epochs.HEADS, *(
                     f"{n} {980_000_000 + n * 10_000_000} 1000 {window} {ppm} 5 6 7 8"
                     for n, (window, ppm) in enumerate(((1, 1), (2, 2), *self.epochs)))]
-                for guest in guests if self.epochs and share})
+                for guest in guests if self.epochs and share} | {
+                f"{observed.VMS}{guest}/{cpu_waits.FILE}": [
+                    *_bins(bins, share), f"longest {max(1, longest * share)}"]
+                for guest, (bins, longest) in zip(guests, self.cpu_waits, strict=False)})
             (folder / observed.file_name(observed.HOST, when)).write_text(text)
         if self.windows:
             (folder / windows.FILE).write_text(windows.as_text(guests, self._samples(len(guests))))
@@ -123,6 +127,15 @@ def latency_lines(values: Mapping[str, list[tuple[int, int]]]) -> list[str]:
     return lines
 
 
+def cpu_wait_lines(values: Sequence[int]) -> list[str]:
+    """The kernel's `cpu_waits` of a VM after waits of these nanoseconds."""
+    bins: dict[int, list[int]] = {}
+    for ns in values:
+        bins.setdefault(min((ns // 1000).bit_length(), cpu_waits.LAST), []).append(ns)
+    return [*(f"{number} {len(waits)} {sum(waits)}" for number, waits in sorted(bins.items())),
+            f"longest {max(values, default=0)}"]
+
+
 def sections(files: dict[str, list[str]]) -> str:
     """What `head -v` prints of files, path to lines."""
     return "\n".join("".join(f"{line}\n" for line in (f"==> {path} <==", *lines))
@@ -131,6 +144,10 @@ def sections(files: dict[str, list[str]]) -> str:
 
 def _pairs(values: dict[str, int], share: int) -> list[str]:
     return [f"{name} {1000 + share * value}" for name, value in values.items()]
+
+
+def _bins(bins: Bins, share: int) -> list[str]:
+    return [f"{n} {waits * share + 1} {time * share + 2}" for n, (waits, time) in bins.items()]
 
 
 @dataclass

@@ -29,6 +29,7 @@ from lab import (
     config,
     console,
     counters,
+    cpu_waits,
     flushes,
     kconfig,
     observed,
@@ -47,7 +48,7 @@ from lab.model import BootRecord, GuestRun, RunRecord
 from lab.summary import as_json, load, summarize
 from tests import run_all
 from tests.lab.damage import any_or_damaged, damaged, interleaved
-from tests.lab.synthetic import Counted, Synthetic, latency_lines, sections
+from tests.lab.synthetic import Counted, Synthetic, cpu_wait_lines, latency_lines, sections
 
 DATA = Path(__file__).parent / "data"
 LINE = st.binary(max_size=60).map(lambda data: data.replace(b"\n", b""))
@@ -191,7 +192,8 @@ def results(place: Path) -> Path:
         return Counted(
             {"lock_acquisitions": 9, "lock_wait_ns": 700, "lock_stolen_ns": 2, "lock_halted_ns": 3},
             {9: (4, 1200)}, counts | {"spin_events": 3, "tlb_calls": 4}, (10**6,) * vms,
-            {"ipi": [(900, 800), (70, 60)]}, (counts,) * vms, ((10**5,) * vms,) * 3, 2)
+            {"ipi": [(900, 800), (70, 60)]}, (counts,) * vms, ((10**5,) * vms,) * 3, 2,
+            cpu_waits=(({12: (9, 27_000_000)}, 4_000_000),) * vms)
     made = Synthetic(schemes=("pvqspinlock", "pmt"), vms=(1, 2), reps=1, boots=1, counted=counted,
                      window_ms=100)
     return made.write(place / "whole")
@@ -248,6 +250,7 @@ SNAPSHOT = sections({
     "debug/tlb_latency": latency_lines({"ipi": [(900, 800), (7, 6)], "kvmtlb": [(5000, 40)]}),
     "debug/lock_waits": ["9 12 3400", "10 7 5000"],
     "debug/counters": ["lock_acquisitions 1234", "lock_wait_ns 98765", "preempt_lock 3"],
+    "vm/a-0/cpu_waits": ["4 17 200000", "23 1 4300000000", "longest 4300000000"],
     "vm/a-0/counters": ["extend_granted 17", "preempt_lock 12"],
     "/groups/pvsync-a-0/cpu.stat": ["usage_usec 987654", "user_usec 3"],
 })
@@ -258,13 +261,14 @@ RUN = RunRecord("r", 0, 0, 0, "a", "w", 2, 2, 2, True, "",
 
 def test_snapshots_cut_at_every_byte() -> None:
     whole = observed.parse(SNAPSHOT)
-    assert whole.flushes and whole.waits and len(whole.counters) == 3
+    assert whole.flushes and whole.waits and whole.cpu_waits and len(whole.counters) == 3
     for end in range(len(SNAPSHOT)):
         found = observed.parse(SNAPSHOT[:end])
         assert found.counters.items() <= whole.counters.items()
         assert found.cpu_usec.items() <= whole.cpu_usec.items()
         assert found.vms.get("a-0", {}).items() <= whole.vms["a-0"].items()
         assert (found.waits or {}).items() <= whole.waits.items()
+        assert found.cpu_waits in ({}, whole.cpu_waits)
         assert found.flushes in (None, whole.flushes)
 
 
@@ -280,14 +284,41 @@ def test_figures_of_damaged_snapshots(before: str, after: str) -> None:
     assert all(number is None or math.isfinite(number) for number in numbers)
     assert all(value is None or value >= 0 for value in change.counters.values())
     flushes.figures(flushes.merged(seen.flushes))
+    cpu_waits.figures([(seen.cpu_waits, seen.seconds)])
 
 
 @given(interleaved(SNAPSHOT.splitlines(), SNAPSHOT.replace("1234", "5678").splitlines()))
 def test_two_guests_in_one_snapshot(lines: list[str]) -> None:
     found = observed.parse("".join(f"{line}\n" for line in lines))
     known = {"lock_acquisitions": {1234, 5678}, "lock_wait_ns": {98765}, "preempt_lock": {3, 12},
-             "extend_granted": {17}, "usage_usec": {987654}, "user_usec": {3}}
+             "longest": {4300000000}, "extend_granted": {17}, "usage_usec": {987654},
+             "user_usec": {3}}
     assert all(value in known[name] for name, value in found.counters.items())
+
+
+WAITS = st.lists(st.integers(0, 10**11))
+
+
+@given(WAITS, WAITS)
+def test_waits_for_a_cpu_and_back(before: list[int], later: list[int]) -> None:
+    """What a VM waited in a run comes out as it was, with bounds that hold."""
+    first, second = (cpu_waits.parse(cpu_wait_lines(one)) for one in (before, before + later))
+    found = cpu_waits.between(first, second)
+    assert found and sum(waits for waits, _ in found.bins.values()) == len(later)
+    assert sum(ns for _, ns in found.bins.values()) == sum(later)
+    assert max(later, default=0) <= found.longest_ns <= max(before + later, default=0)
+    seen = cpu_waits.figures([((found, found), 2.0)])
+    assert seen and seen.per_s == len(later) and seen.longest_ms == found.longest_ns / 1e6
+    assert seen.p99_ms is None or sum(ns > 1e6 * seen.p99_ms for ns in later) <= len(later) / 100
+
+
+@given(st.lists(st.text(max_size=20) | st.sampled_from(
+    ["0 1 1", "23 9 9", "24 1 1", "3 0 0", "longest 0", "longest 7", "9 " + "9" * 20 + " 1"])))
+def test_any_waits_for_a_cpu(lines: list[str]) -> None:
+    found = cpu_waits.parse(lines)
+    assert found is None or lines[-1].startswith("longest ")
+    cpu_waits.figures([((found,), 0.0), ((cpu_waits.between(found, found),), 1.0)])
+    cpu_waits.figures([((found,), 0.0)])
 
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=9)

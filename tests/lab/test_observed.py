@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import counters, histogram, observed
+from lab.cpu_waits import Waited
 from lab.flushes import Flushes, Times
 from lab.histogram import Bins
 from lab.model import GuestRun, Observe, RunRecord
@@ -58,6 +59,18 @@ def test_a_vms_own_counters_are_not_the_hosts() -> None:
     assert seen.vms == {"a~2-0": {"preempt_user": 5}, "a~2-1": {}}
     reversed_text = sections({"vm/a/counters": ["preempt_user 5"], "/x/counters": ["b 1"]})
     assert observed.parse(reversed_text).counters == {"b": 1}
+
+
+def test_waits_of_each_vm_for_a_cpu() -> None:
+    text = sections({"/x/counters": ["a 3"], "vm/a~2-0/cpu_waits": ["3 2 9000", "longest 7000"],
+                     "vm/a~2-0/counters": ["b 5"], "vm/a~2-1/cpu_waits": ["3 2 9000", "longest"],
+                     "/x/cpu_waits": ["longest 8"], "vm/a~2-2/cpu_waits": ["longest 0"]})
+    seen = observed.parse(text)
+    assert seen == Snapshot({"a": 3}, None, {}, vms={"a~2-0": {"b": 5}}, cpu_waits={
+        "a~2-0": Waited({3: (2, 9000)}, 7000), "a~2-2": Waited({}, 0)})
+    before = Snapshot({}, None, {}, cpu_waits={"a~2-0": Waited({3: (1, 5000)}, 5000)})
+    assert observed.between(before, seen).cpu_waits == {
+        "a~2-0": Waited({3: (1, 4000)}, 7000), "a~2-2": None}
 
 
 @pytest.mark.parametrize("missing", FILES)
@@ -228,12 +241,16 @@ def test_a_run() -> None:
     seen = observed.observation(run, made.__getitem__, ["pmt-0", "pmt-1"])
     assert seen == Observation(
         (made["pmt-0"], made["pmt-1"]), {"b": 3}, (None, 2.5), 12.0, 4.0, ({}, TIMED), ({}, {}),
-        epochs=((), ()))
+        epochs=((), ()), cpu_waits=(None, None))
     beside = observed.observation(run, made.__getitem__, ["pmt-0"])
     assert beside == replace(seen, flushes=({},))
     made["host"] = replace(made["host"], vms={"pmt-1": {"c": 3}, "else": {"c": 9}})
     own = observed.observation(run, made.__getitem__, ["pmt-0"])
     assert own == replace(beside, vms=({}, {"c": 3}))
+    waited: dict[str, Waited | None] = {"pmt-1": Waited({}, 0), "else": Waited({}, 1)}
+    made["host"] = replace(made["host"], cpu_waits=waited)
+    told = observed.observation(run, made.__getitem__, ["pmt-0"])
+    assert told == replace(own, cpu_waits=(None, Waited({}, 0)))
 
 
 def test_sums() -> None:
@@ -313,6 +330,31 @@ def test_the_hosts_snapshot_has_each_vms_counters(
     seen = observed.parse(shell(f"{observed.host_snapshot(folders | {'x-3': ''})}; true"))
     assert seen == Snapshot({"a": 3}, None, {"pvsync-x-1": 7},
                             vms={"x-0": {"a": 1}, "x-1": {"a": 2, "b": 8}, "x-2": {}})
+
+
+def test_waits_for_a_cpu_are_cleared_before_a_run(tmp_path: Path) -> None:
+    for pid in (12, 13):
+        (tmp_path / f"vm s/{pid}-5/pvsync").mkdir(parents=True)
+    file = tmp_path / "vm s/12-5/pvsync/cpu_waits"
+    file.write_text("3 2 9000\nlongest 7000\n")
+    folders = {f"x-{n}": str(tmp_path / f"vm s/{pid}-5") for n, pid in enumerate((12, 13, 14))}
+    seen = observed.parse(shell(f"{observed.host_snapshot(folders, 'after')}; true"))
+    assert seen.cpu_waits == {"x-0": Waited({3: (2, 9000)}, 7000)}
+    assert file.read_text().endswith("longest 7000\n")
+    shell(f"{observed.host_snapshot(folders, 'before')}; true")
+    assert file.read_text() == "0\n"
+    assert not (tmp_path / "vm s/13-5/pvsync/cpu_waits").exists()
+
+
+def test_the_hosts_first_snapshot_has_what_was_left_after_clearing(tmp_path: Path) -> None:
+    """A wait that ends meanwhile is no wait of the run."""
+    (tmp_path / "pvsync").mkdir()
+    (tmp_path / "pvsync/cpu_waits").write_text("longest 0\n")
+    command = observed.host_snapshot({"x-0": str(tmp_path)}, "before")
+    clear, rest = command.split("; ", 1)
+    assert shell(f"{clear}; cat {tmp_path}/pvsync/cpu_waits") == "0\n"
+    (tmp_path / "pvsync/cpu_waits").write_text("1 1 1500\nlongest 1500\n")
+    assert observed.parse(shell(f"{rest}; true")).cpu_waits == {"x-0": Waited({1: (1, 1500)}, 1500)}
 
 
 def test_switching_on_fails_when_one_of_them_does(

@@ -187,7 +187,7 @@ def test_observed_cells(tmp_path: Path) -> None:
         "waits": [[7, 8 * 2, 8 * 200]],
         "host": {"spin_events": 4 * 9},
         "share_deviation": pytest.approx(0.5),
-        "flushes": None, "preemptions": None, "windows": None,
+        "flushes": None, "preemptions": None, "windows": None, "cpu_waits": None,
     }
     assert cells["b", 3]["host"] == {"spin_events": 3 * 9}
     assert cells["a", 1]["share_deviation"] is None and cells["a", 1]["host"] == {}
@@ -287,6 +287,37 @@ def test_vms_with_other_commands_are_told_apart_too(tmp_path: Path) -> None:
     seen = summary_of(made, tmp_path).cells[0].observed
     assert seen and seen.preemptions
     assert [one.vms for one in seen.preemptions] == ["all", "first", "others"]
+
+
+def waited(scheme: str, vms: int) -> Counted:
+    """Each VM waits 99 times for 3 ms; the last one under `b` once for 5 s as well."""
+    often = {12: (99, 297_000_000)}
+    starved = (often | {23: (1, 5_000_000_000)}, 5_000_000_000) if scheme == "b" else (often, 10**7)
+    return Counted(cpu_waits=(*((often, 4_000_000),) * (vms - 1), starved))
+
+
+def test_waits_for_a_cpu(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), vms=(1, 2), reps=2, boots=2, value=lambda *_: 2.0, counted=waited)
+    document = json.loads(as_json(summary_of(made, tmp_path)))
+    cells = {(c["scheme"], c["vms"]): c["observed"]["cpu_waits"] for c in document["cells"]}
+    assert cells["a", 2] == {"per_s": 99, "mean_ms": 3, "p99_ms": 4.096, "longest_ms": 4.096,
+                             "vms_longest_ms": [4, 4.096]}
+    assert cells["b", 1] == {"per_s": 50, "mean_ms": pytest.approx(52.97), "p99_ms": 4.096,
+                             "longest_ms": 5000, "vms_longest_ms": [5000]}
+    assert cells["b", 2]["vms_longest_ms"] == [4, 5000]
+
+
+@pytest.mark.parametrize(("when", "old", "new"), [
+    ("after", "longest 4000000\n", ""), ("before", "==> vm/g0/cpu_waits <==", "==> x <=="),
+    ("after", "12 100 ", "12 0 ")])
+def test_waits_that_one_run_does_not_tell(tmp_path: Path, when: str, old: str, new: str) -> None:
+    directory = Synthetic(("a",), vms=(1, 2), reps=3, boots=1, counted=waited).write(tmp_path)
+    file = directory / "raw" / "b0-a-2-r1" / f"host.{when}.txt"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    summary = summarize(load(directory))
+    seen = {vms: summary.cell("a", "hackbench", vms).observed for vms in (1, 2)}
+    assert seen[2] and seen[2].cpu_waits is None and seen[1] and seen[1].cpu_waits
 
 
 def windowed(scheme: str, vms: int) -> Counted:

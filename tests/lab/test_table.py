@@ -259,6 +259,25 @@ def test_a_kernel_that_does_not_park_timed_nothing(tmp_path: Path) -> None:
     assert "why vCPUs were preempted" not in text and "waits for mutexes" not in text
 
 
+def test_waits_for_a_cpu(tmp_path: Path) -> None:
+    def counted(label: str, vms: int) -> Counted:
+        own = ({12: (99, 297_000_000), 23: (1, 5_000_000_000)}, 5_000_000_000)
+        return Counted(cpu_waits=(({2: (50, 150_000)}, 3500), own)[:vms] if label == "pmt" else ())
+
+    made = Synthetic(("tas", "pmt"), vms=(1, 2), reps=2, boots=1, counted=counted,
+                     value=lambda *_: 2.0)
+    text = text_of(made, tmp_path)
+    head, _, *rows = table_rows(text, "hackbench: waits for a CPU")
+    assert head == "scheme VMs waits/s mean ms p99 ms longest ms longest of each VM ms"
+    assert rows[:3] == ["pmt 1 25.0 0.00300 0.00350 0.00350 0.00350",
+                        "pmt 2 75.0 35.3 4.10 5,000 0.00350 / 5,000", ""]
+    assert "one that was not over when its run ended is not in it" in " ".join(text.split())
+
+
+def test_a_host_that_does_not_tell_of_waits(tmp_path: Path) -> None:
+    assert "waits for a CPU" not in ecs_text(tmp_path)
+
+
 def test_windows(tmp_path: Path) -> None:
     def counted(label: str, vms: int) -> Counted:
         less = 0 if label == "tas" else 1000
