@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds trouble in a kernel's console output or log. Pure; any bytes do."""
+"""Finds trouble in a kernel's console output or log. Any bytes do."""
 
 import re
 from dataclasses import dataclass
+
+from lab import races
 
 _TROUBLE = re.compile(
     r"BUG: |WARNING: (?!.*(?:possible clock|TSC doesn't count))|\bOops\b|Kernel panic"
@@ -14,6 +16,8 @@ _TROUBLE = re.compile(
     r"|(?:invalid opcode|divide error|stack segment): 0000"
     r"|hrtimer: interrupt took|NETDEV WATCHDOG|Out of memory|oom-kill|Killed process"
     r"|possible (?:circular|recursive|irq) lock|inconsistent lock state|DEADLOCK"
+    r"|suspicious RCU usage|bad unlock balance|held lock freed|still ha(?:s|ve) locks held"
+    r"|non-static key|locking correctness validator|Invalid wait context|lock order detected"
     r"|segfault at|traps: .* general protection"
     r"|end_request: I/O error|I/O error, dev|EROFS-fs .*error"
     r"|KASAN:|KCSAN:|UBSAN:|list_(?:add|del) corruption|refcount_t:|!!!|--- End of test: FAILURE"
@@ -57,9 +61,12 @@ def follow(tail: bytes, data: bytes) -> tuple[list[Finding], bytes]:
 
 
 def scan(data: bytes) -> list[Finding]:
-    """All lines that mean trouble, in order, each at most 160 characters."""
+    """All lines that mean trouble, in order, each at most 160 characters.
+
+    Data races that are not ours, see `races`, mean none.
+    """
     found = []
     for number, line in enumerate(clean(data).split("\n"), 1):
-        if _TROUBLE.search(line) and not _HARMLESS.search(line):
+        if _TROUBLE.search(line) and not _HARMLESS.search(line) and not races.elsewhere(line):
             found.append(Finding(number, _STAMP.sub("", line).strip()[:160]))
     return found

@@ -23,6 +23,29 @@ BAD = """\
 [   20.0] spin_lock-torture:--- End of test: FAILURE: nwriters_stress=4
 [    9.0] Out of memory: Killed process 77 (hackbench) total-vm:1kB
 [   33.0] BUG: kernel NULL pointer dereference, address: 0000000000000020
+[   14.7] WARNING: possible circular locking dependency detected
+[   14.7] WARNING: possible recursive locking detected
+[   14.7] WARNING: possible irq lock inversion dependency detected
+[   14.7] WARNING: HARDIRQ-safe -> HARDIRQ-unsafe lock order detected
+[   14.7]  *** DEADLOCK ***
+[   14.7] WARNING: inconsistent lock state
+[   14.7] WARNING: suspicious RCU usage
+[   14.7] WARNING: bad unlock balance detected!
+[   14.7] WARNING: held lock freed!
+[   14.7] WARNING: insmod/77 still has locks held!
+[   14.7] INFO: trying to register non-static key.
+[   14.7] turning off the locking correctness validator.
+[   14.7] BUG: sleeping function called from invalid context at kernel/locking/mutex.c:587
+[   14.7] BUG: spinlock bad magic on CPU#0, swapper/0/1
+[   14.7] BUG: using smp_processor_id() in preemptible [00000000] code: kworker/1:1/30
+[   14.7] [ BUG: Invalid wait context ]
+[   14.7] BUG: KASAN: slab-out-of-bounds in provoke_init+0x5a/0x1000 [provoke_fault]
+[   14.7] BUG: KASAN: slab-use-after-free in kvm_vcpu_on_spin+0x5a/0x100
+[   14.7] BUG: KCSAN: data-race in pvsync_hvs_put / pvsync_hvs_load
+[   14.7] BUG: KCSAN: data-race in race_on [provoke_fault] / race_on [provoke_fault]
+[   14.7] BUG: KCSAN: data-race in tick_sched_timer / __schedule.constprop.0
+[   14.7] BUG: KCSAN: data-race in yield_to_picked.isra.0+0x33/0x120
+[   14.7] BUG: KCSAN: assert: race in dequeue_entities / wakeup_preempt
 """.splitlines()
 
 GOOD = b"""\
@@ -35,6 +58,9 @@ GOOD = b"""\
 [    0.1] hrtimer: interrupt took 3712345 ns
 [   20.0] spin_lock-torture:--- End of test: SUCCESS: nwriters_stress=4
 [  132.438433] sysrq: Power Off
+[   14.7] BUG: KCSAN: data-race in tick_nohz_stop_tick / tick_nohz_next_event
+[   14.7] BUG: KCSAN: data-race in virtqueue_get_buf [virtio_ring] / virtqueue_add [virtio_ring]
+[   14.7] BUG: KCSAN: data-race in rcu_gp_kthread+0x1c/0x100
 """
 
 
