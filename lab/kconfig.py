@@ -32,6 +32,10 @@ class Variant:
     """Names of kernel/configs/<name>.config, in order."""
     patched: bool = True
     """False: the plain base, without overlay and series."""
+    slowdown: float = 1.0
+    """Its limits of time, in boots and runs, are so many times those of others."""
+    memory: int = 0
+    """MiB that a machine needs more than with others."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 
 from lab import backend as backends
-from lab import guest, images, machine, records, schedule, tsc
+from lab import guest, images, kconfig, machine, records, schedule, tsc
 from lab.control import HostLost
 from lab.errors import UsageError
 from lab.images import Images
@@ -31,7 +31,7 @@ from lab.parse import guest_figures
 from lab.paths import ROOT
 from lab.progress import Progress, Stage
 from lab.schedule import PlannedRun
-from lab.session import HOST_QEMU, HOST_WORK, Session, guest_name
+from lab.session import HOST_QEMU, HOST_WORK, Session, guest_memory, guest_name
 
 GUEST_OVERHEAD = 90
 """MiB that a guest's QEMU takes besides the guest's memory."""
@@ -61,9 +61,10 @@ def host_memory(experiment: Experiment) -> int:
     Guests are saved to files in half of its memory.
     """
     guests = len(experiment.schemes) * max(experiment.vms)
+    more = kconfig.variant(experiment.variant).memory
     saved = max(experiment.vms) if "restore" in experiment.disturb else 0
-    return (HOST_MEMORY + guests * (experiment.guest_mem + GUEST_OVERHEAD)
-            + 2 * saved * experiment.guest_mem)
+    return (HOST_MEMORY + more + guests * (guest_memory(experiment) + GUEST_OVERHEAD)
+            + 2 * saved * guest_memory(experiment))
 
 
 def host_spec(experiment: Experiment, backend: Backend, files: Images) -> HostSpec:
@@ -86,7 +87,7 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> 
              "", "Host:", shlex.join(command)]
     for scheme in experiment.schemes:
         label = scheme.label or scheme.name
-        one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, experiment.guest_mem,
+        one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, guest_memory(experiment),
                               scheme.guest, scheme.cpu)
         argv = guest.guest_command(
             spec.emulator if local else HOST_QEMU, one, HOST_WORK / "bzImage",

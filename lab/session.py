@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from lab import console, disturb, observed, records, windows
+from lab import console, disturb, kconfig, observed, records, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -47,6 +47,11 @@ def parameter_file(name: str) -> str:
     module, dot, rest = name.partition(".")
     folder = PARAMETERS.format(module=module if dot else "pvsync")
     return f"{folder}/{rest if dot else name}"
+
+
+def guest_memory(experiment: Experiment) -> int:
+    """MiB of each guest, with what its kernel needs more than others."""
+    return experiment.guest_mem + kconfig.variant(experiment.variant).memory
 
 
 @dataclass
@@ -82,7 +87,12 @@ class Session:
         self._note = note
         self._live: dict[str, Live] = {}
         self._schemes = {s.label or s.name: s for s in experiment.schemes}
-        self._workloads = {w.name: w for w in experiment.workloads}
+        slowdown = kconfig.variant(experiment.variant).slowdown
+        self._workloads = {w.name: replace(w, timeout_s=w.timeout_s * slowdown)
+                           for w in experiment.workloads}
+        self._boot_limit = BOOT_LIMIT * slowdown
+        self._vcpu_limit = VCPU_LIMIT * slowdown
+        self._settle = SETTLE * slowdown
         self._defaults: dict[str, str] = {}
         self._groups = False
         self.dropped = 0
@@ -98,7 +108,7 @@ class Session:
     def open(self) -> None:
         """Boot the host; raises HostLost."""
         self._note("booting the host")
-        hello = self.machine.start(BOOT_LIMIT)
+        hello = self.machine.start(self._boot_limit)
         if not hello.get("kvm"):
             raise LabError("the host came up without KVM: its CPU has no usable svm or vmx")
         self._groups = bool(hello.get("cgroups"))
@@ -139,14 +149,14 @@ class Session:
 
     def _boot(self, wanted: Iterable[tuple[str, int]]) -> None:
         """Boot those of (label, index) that are not up, all at the same time."""
-        limit = BOOT_LIMIT + VCPU_LIMIT * self.experiment.vcpus
+        limit = self._boot_limit + self._vcpu_limit * self.experiment.vcpus
         waiting: list[tuple[GuestSpec, str, Future[Answer]]] = []
         self.machine.control.call("switch", run=[])
         for label, index in wanted:
             name = guest_name(label, index)
             if name in self._live:
                 continue
-            spec = GuestSpec(name, self.experiment.vcpus, self.experiment.guest_mem,
+            spec = GuestSpec(name, self.experiment.vcpus, guest_memory(self.experiment),
                              self._schemes[label].boot_args(index), self._schemes[label].cpu)
             argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
             group = guest_group(name) if self._groups else ""
@@ -154,7 +164,8 @@ class Session:
                 "start", name=name, argv=argv, cgroup=group, timeout=limit)))
         for spec, label, future in waiting:
             try:
-                answer = self.machine.control.wait(future, limit + SETTLE, f"boot {spec.name}")
+                answer = self.machine.control.wait(future, limit + self._settle,
+                                                   f"boot {spec.name}")
             except Refused as refusal:
                 self._live[spec.name] = Live(spec, label, limit)
                 self._look(spec.name)
@@ -202,7 +213,7 @@ class Session:
         control = self.machine.control
         control.call("switch", run=[name])
         try:
-            answer = control.call("dmesg", name=name, tag="end", timeout=SETTLE)
+            answer = control.call("dmesg", name=name, tag="end", timeout=self._settle)
             text = base64.b64decode(answer["out"])
             (self.logs / f"guest-{name}.dmesg.txt").write_bytes(text)
             found = console.scan(text)
@@ -239,8 +250,8 @@ class Session:
             self._snapshot(names, planned.run_id(attempt), "before")
             answer = self.machine.control.call(
                 "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
-                neighbour=workload.neighbour, timeout=workload.timeout_s, settle=SETTLE,
-                patience=2 * SETTLE, **self._meanwhile(names, planned.run_id(attempt)))
+                neighbour=workload.neighbour, timeout=workload.timeout_s, settle=self._settle,
+                patience=2 * self._settle, **self._meanwhile(names, planned.run_id(attempt)))
             self._keep(names, planned.run_id(attempt), answer)
             if not any(note["error"] for note in answer["guests"].values()):
                 left = [name for name in names if "killed" not in answer["guests"][name]]
@@ -267,7 +278,7 @@ class Session:
         if self.experiment.observe:
             new = [name for name in fresh if not self._live[name].prepared]
             switch = observed.switch_on(self.experiment.observe)
-            steps.append(("the start of the counting", new, switch, SETTLE))
+            steps.append(("the start of the counting", new, switch, self._settle))
         if workload.setup:
             what = f"the setup of {workload.name}"
             steps.append((what, fresh, workload.setup, workload.timeout_s))
@@ -279,7 +290,7 @@ class Session:
                                   f" with status {answer['status']}: {text[-200:]}")
         if self.experiment.reps > 1:
             control.call("round", guests=fresh, tag="warm", command=workload.command, repeat=False,
-                         timeout=workload.timeout_s, settle=SETTLE, patience=2 * SETTLE)
+                         timeout=workload.timeout_s, settle=self._settle, patience=2 * self._settle)
         for name in fresh:
             self._live[name].prepared.add(workload.name)
 
@@ -289,7 +300,7 @@ class Session:
         control = self.machine.control
         waiting = [(name, control.submit("guest_exec", name=name, tag=tag, command=command,
                                          timeout=limit)) for name in names]
-        return {name: control.wait(future, limit + SETTLE, f"run the {tag} command in {name}")
+        return {name: control.wait(future, limit + self._settle, f"run the {tag} command in {name}")
                 for name, future in waiting}
 
     def _snapshot(self, names: list[str], run_id: str, when: str) -> None:
@@ -297,10 +308,10 @@ class Session:
         if not self.experiment.observe:
             return
         command = observed.guest_snapshot(self.experiment.observe, when)
-        answers = self._everywhere(names, when, command, SETTLE)
+        answers = self._everywhere(names, when, command, self._settle)
         read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
         answers[observed.HOST] = self.machine.control.call(
-            "exec", argv=["sh", "-c", read], timeout=SETTLE)
+            "exec", argv=["sh", "-c", read], timeout=self._settle)
         folder = self.out / "raw" / run_id
         folder.mkdir(parents=True, exist_ok=True)
         for name, answer in answers.items():

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from lab import runner, shell, tsc
+from lab import kconfig, runner, shell, tsc
 from lab.control import Control, HostLost, Refused
 from lab.guest import GuestSpec, guest_command
 from lab.images import PLACEHOLDERS
@@ -63,6 +64,10 @@ def test_memory_for_all_guests() -> None:
     schemes = tuple(Scheme(str(i), "", label=str(i)) for i in range(5))
     what = Experiment("e", "", schemes, (work,), (1, 3), 2, 2, 3, 1, guest_mem=256)
     assert runner.host_memory(what) == 1024 + 15 * (256 + 90)
+    more = kconfig.variant("kasan").memory
+    assert more > 0
+    assert runner.host_memory(replace(what, variant="kasan")) == \
+        1024 + more + 15 * (256 + more + 90)
 
 
 def test_shell_commands(tmp_path: Path) -> None:
