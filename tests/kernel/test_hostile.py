@@ -9,6 +9,7 @@ import pytest
 from tests.kernel.conftest import HERE, Lab, Result
 
 COMMAND = """
+/usr/lib/pvsync/bin/user-hypercall
 modprobe hypercall_fuzz seconds={seconds} calls={calls} seed={seed} && rmmod hypercall_fuzz
 dmesg | grep -a 'hypercall fuzz'
 """
@@ -16,6 +17,8 @@ SAID = re.compile(
     r"hypercall fuzz: seed (\d+): (\d+) accepted, (\d+) refused, (\d+) not offered, "
     r"(\d+) unexpected"
 )
+REFUSED = {f"{0x70760000 + index:#x}": "-1" for index in range(6)}
+"""What hypercalls from user mode are answered: KVM_EPERM, whether their number exists or not."""
 MOST_LINES = 10
 """Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
@@ -38,6 +41,13 @@ def answers(result: Result, scheme: str, seed: int) -> list[Answers]:
     return [Answers(*map(int, numbers)) for _, *numbers in found]
 
 
+def check_user_mode(result: Result, scheme: str) -> None:
+    """No hypercall from user mode got through, in any guest."""
+    said = re.findall(r"user hypercall (\w+): answer (-?\d+)", result.guest_output(scheme))
+    assert len(said) == 2 * len(REFUSED) and dict(said) == REFUSED, said
+    assert {answer for _number, answer in said} == {"-1"}, said
+
+
 def check_log(result: Result) -> None:
     """The lab sees to splats; a log that fills up is a fault of its own."""
     (log,) = result.directory.glob("boots/*/host-console.log")
@@ -57,6 +67,8 @@ def test_random_hypercalls(lab: Lab, seed: int) -> None:
         assert one.accepted == one.refused == one.unexpected == 0 < one.not_offered, one
     seen = result.cell("host-all", 2)["observed"]["host"]
     assert seen["tlb_calls"] > 0 and seen["spin_events"] > 0 and seen["extend_granted"] > 0, seen
+    for scheme in ("host-all", "host-none"):
+        check_user_mode(result, scheme)
     check_log(result)
 
 
