@@ -104,7 +104,7 @@ static int counters_show(struct seq_file *seq, void *unused)
 		u64 sum = 0;
 
 		for_each_possible_cpu(cpu)
-			sum += per_cpu(pvsync_counters[i], cpu);
+			sum += READ_ONCE(per_cpu(pvsync_counters[i], cpu));
 		seq_printf(seq, "%s %llu\n", counter_names[i], sum);
 	}
 	return 0;

@@ -112,8 +112,8 @@ static int waits_show(struct seq_file *seq, void *unused)
 		struct wait_bin sum = { };
 
 		for_each_possible_cpu(cpu) {
-			sum.waits += per_cpu(wait_bins[bin].waits, cpu);
-			sum.cycles += per_cpu(wait_bins[bin].cycles, cpu);
+			sum.waits += READ_ONCE(per_cpu(wait_bins[bin].waits, cpu));
+			sum.cycles += READ_ONCE(per_cpu(wait_bins[bin].cycles, cpu));
 		}
 		if (sum.waits)
 			seq_printf(seq, "%u %llu %llu\n", bin, sum.waits, sum.cycles);
