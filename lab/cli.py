@@ -173,6 +173,7 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--disturb", type=Names(), help="What is done to guests while they are measured.")
 @click.option("--disturb-ms", type=int, help="When they are killed or restored at the latest.")
+@click.option("--pin/--no-pin", default=None, help="Tie vCPU i of each guest to pCPU i.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
@@ -271,6 +272,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "window_ms": experiment.window_ms,
         "disturb": experiment.disturb,
         "disturb_ms": experiment.disturb_ms,
+        "pin": experiment.pin,
         "backend": backends.choose(backend),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]

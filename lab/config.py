@@ -34,7 +34,7 @@ MAX_CPUS = 4096
 WINDOW_MS = (10, 60_000)
 MOST_DISTURB_MS = 3_600_000
 NUMBERS = ("vms", "vcpus", "pcpus", "reps", "boots", "guest_mem", "max_repeats", "window_ms",
-           "disturb_ms")
+           "disturb_ms", "pin")
 """What the command line may change in an experiment and is the same in both."""
 
 
@@ -67,6 +67,7 @@ class Overrides:
     variant: str | None = None
     disturb: tuple[str, ...] | None = None
     disturb_ms: int | None = None
+    pin: bool | None = None
 
 
 def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:

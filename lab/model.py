@@ -100,6 +100,8 @@ class Experiment:
     disturb: tuple[Disturbance, ...] = ()
     disturb_ms: int = 5000
     """When a guest is killed or restored at the latest, since its measured part began."""
+    pin: bool = False
+    """Whether vCPU i of each guest runs on pCPU i alone, counted round."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ class Manifest:
     window_ms: int = 0
     disturb: tuple[Disturbance, ...] = ()
     disturb_ms: int = 5000
+    pin: bool = False
 
 
 @dataclass(frozen=True)

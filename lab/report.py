@@ -87,7 +87,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("source commit", m.commit),
         ("command", " ".join(m.command)),
         ("created", m.created),
-        ("guests", f"{m.vcpus} vCPUs each, {', '.join(map(str, m.vms))} at a time"),
+        ("guests", f"{m.vcpus} vCPUs each, {', '.join(map(str, m.vms))} at a time"
+         + (", each vCPU tied to a pCPU" if m.pin else "")),
         ("host", f"{m.pcpus} pCPUs"),
         ("runs wanted a cell", f"{m.reps} in each of {m.boots} host boots"),
     ]

@@ -98,6 +98,7 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> 
         lines += [f"Boot arguments of the others: {others}"] if scheme.neighbour is not None else []
         lines += [f"Host parameters: {parameters}"] if parameters else []
     lines += ["", "Runs:"]
+    lines[0] += " Each vCPU is tied to a pCPU." if experiment.pin else ""
     return lines + [f"{number:4} {one.key}" for number, one in enumerate(planned, 1)]
 
 
@@ -296,7 +297,7 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         vms=experiment.vms, vcpus=experiment.vcpus, pcpus=experiment.pcpus,
         reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
         observe=experiment.observe, window_ms=experiment.window_ms,
-        disturb=experiment.disturb, disturb_ms=experiment.disturb_ms)
+        disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin)
 
 
 def machine_kind() -> str:

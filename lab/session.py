@@ -166,6 +166,8 @@ class Session:
             try:
                 answer = self.machine.control.wait(future, limit + self._settle,
                                                    f"boot {spec.name}")
+                if self.experiment.pin:
+                    self.machine.control.call("pin", name=spec.name)
             except Refused as refusal:
                 self._live[spec.name] = Live(spec, label, limit)
                 self._look(spec.name)

@@ -187,7 +187,7 @@ def caption(summary: Summary, workload: Workload) -> str:
     m = summary.results.manifest
     return (
         f"{workload.name}: {workload.metric} ({workload.unit}), {workload.better} is better;"
-        f" {m.vcpus}-vCPU guests on {m.pcpus} pCPUs"
+        f" {m.vcpus}-vCPU guests on {m.pcpus} pCPUs{', tied' if m.pin else ''}"
     )
 
 

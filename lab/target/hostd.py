@@ -174,6 +174,14 @@ class Daemon:
             except TimeoutError:
                 raise Failure(f"guest {name} did not send its log in {timeout:g} s") from None
 
+    async def op_pin(self, name: str, timeout: float = 20) -> dict[str, Any]:
+        """Tie vCPU i of a guest to CPU i of this machine, counted round; `cpus` by vCPU."""
+        try:
+            async with asyncio.timeout(timeout):
+                return {"cpus": await self.guest(name).pin()}
+        except TimeoutError:
+            raise Failure(f"QEMU of guest {name} did not tell its threads") from None
+
     async def op_tune(self, name: str, parameter: str, value: str) -> dict[str, Any]:
         """Set a guest's own host parameter, in the debugfs folder of its virtual machine."""
         self.guest(name).tune(parameter, value)

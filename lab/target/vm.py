@@ -64,6 +64,7 @@ class Guest:
         self.stopped = False
         self.killed = False
         """On purpose."""
+        self.pinned = False
         self.argv: list[str] = []
         self.successor: asyncio.Future[asyncio.StreamReader | None] | None = None
         """While it is restored: the agent's socket of the next QEMU, None when there is none."""
@@ -110,6 +111,8 @@ class Guest:
             await self.end_qemu()
             # Its agent's socket is connected before the guest runs, or it would see it closed.
             reader = await self._spawn([*self.argv, "-incoming", "defer"])
+            if self.pinned:
+                await self.pin()
             await self._migrate("migrate-incoming", f"exec:cat {state}")
         finally:
             self.successor.set_result(reader)
@@ -120,6 +123,17 @@ class Guest:
         self.pong.clear()
         self.send("ping", "restored")
         await self.pong.wait()
+
+    async def pin(self) -> dict[int, int]:
+        """Tie vCPU i to CPU i of this machine, counted round, for good; vCPU to CPU."""
+        self.pinned = True
+        cpus = sorted(os.sched_getaffinity(0))
+        threads = {vcpu["cpu-index"]: vcpu["thread-id"]
+                   for vcpu in await self.qmp("query-cpus-fast")}
+        tied = {vcpu: cpus[vcpu % len(cpus)] for vcpu in threads}
+        for vcpu, thread in threads.items():
+            os.sched_setaffinity(thread, {tied[vcpu]})
+        return tied
 
     async def _migrate(self, command: str, uri: str) -> None:
         """Save to, or restore from, and wait until that is done."""

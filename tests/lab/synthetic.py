@@ -172,6 +172,7 @@ class Synthetic:
     neighbour: tuple[str, ...] | None = None
     """Boot arguments of the guests but the first, of all schemes but the first."""
     window_ms: int = 0
+    pin: bool = False
 
     def manifest(self) -> Manifest:
         return Manifest(
@@ -196,6 +197,7 @@ class Synthetic:
             baseline=self.schemes[0],
             observe=self.observe if self.counted is not None else False,
             window_ms=self.window_ms,
+            pin=self.pin,
         )
 
     def write(self, directory: Path) -> Path:

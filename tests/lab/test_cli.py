@@ -168,6 +168,12 @@ def test_window_ms(call: Call, runner: FakeRunner) -> None:
     assert [experiment.window_ms for experiment, _, _ in runner.calls] == [100, 0, 50]
 
 
+def test_pin(call: Call, runner: FakeRunner) -> None:
+    for number, argument in enumerate(((), ("--pin",), ("--no-pin",))):
+        assert call("run", "ecs-fairness", "--out", f"here{number}", *argument)[0] == 0
+    assert [experiment.pin for experiment, _, _ in runner.calls] == [False, True, False]
+
+
 def test_observe_of_an_observed_experiment(call: Call, runner: FakeRunner) -> None:
     for number, argument in enumerate((("--no-observe",), (), ("--observe=locks",))):
         assert call("run", "tlb", "--out", f"here{number}", *argument)[0] == 0
@@ -287,6 +293,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(observe=True), "observe"),
         (config.Overrides(observe="tlb"), "observe"),
         (config.Overrides(window_ms=100), "window_ms"),
+        (config.Overrides(pin=True), "pin"),
     ],
 )
 def test_resume_of_another_experiment(

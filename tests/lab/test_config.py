@@ -169,6 +169,15 @@ def test_windows_of_an_experiment(tmp_path: Path) -> None:
     assert config.experiment("ecs").window_ms == 0
 
 
+def test_tied_vcpus_of_an_experiment(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"{EXPERIMENT}pin = true\n")
+    assert config.experiment(str(file)).pin
+    assert not config.experiment(str(file), Overrides(pin=False)).pin
+    assert not config.experiment("ecs-fairness").pin
+    assert config.experiment("ecs-fairness", Overrides(pin=True)).pin
+
+
 def test_other_guests_may_have_other_arguments() -> None:
     schemes = config.schemes()
     alike, first, others = (schemes[name] for name in (
@@ -189,6 +198,7 @@ def test_other_guests_may_have_other_arguments() -> None:
         ("reps = 1", "reps = 1\nobserve = 1", "observe must be true or false, not an integer"),
         ("reps = 1", 'reps = 1\nobserve = "lock"',
          "observe must be one of locks, tlb, ecs, all, not 'lock'"),
+        ("reps = 1", "reps = 1\npin = 1", "pin must be true or false, not an integer"),
         ("reps = 1", "reps = 1\nwindow_ms = -1", "window_ms, unless 0, must be from 10 to 60000"),
         ("vms = [1, 2]", "vms = 1", "vms must be a list, not an integer"),
         ("vms = [1, 2]", "vms = [1, 2.5]", "vms[1] must be an integer, not a number"),

@@ -2,8 +2,10 @@
 """Guests that are killed, restored or tuned while they are measured."""
 
 import asyncio
+import os
 import random
 import re
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -113,6 +115,17 @@ def test_a_restored_guest_goes_on(spec: HostSpec, tmp_path: Path) -> None:
     log = (tmp_path / "boots/0/guest-good-0.console.log").read_text()
     assert log.count("booting") == 1 and log.count("goes on") >= 2
     assert len(records.boots(tmp_path)) == 3, "a restored guest was booted again"
+
+
+def test_a_restored_guest_stays_tied(spec: HostSpec, tmp_path: Path) -> None:
+    """The fake's first vCPU begins the command anew in the QEMU that goes on."""
+    command = (f"{sys.executable} -c 'import os; print(os.sched_getaffinity(0))';"
+               " echo Time: 1.5; sleep 0.6")
+    what = replace(disturbed("restore", command=command, vms=(1,)), pin=True)
+    assert go(what, spec, tmp_path)
+    run = records.runs(tmp_path)[-1]
+    tied = {min(os.sched_getaffinity(0))}
+    assert (tmp_path / run.guests[0].output).read_text() == f"{tied}\nTime: 1.5\n"
 
 
 @pytest.mark.parametrize(("mode", "reason"), [

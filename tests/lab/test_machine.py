@@ -56,7 +56,8 @@ def test_dry_run_says_everything() -> None:
                       (1, 2), 2, 2, 3, 1)
     text = "\n".join(runner.dry_run(what, backend="tcg"))
     assert "6 runs in 1 host boots" in text and "x=1" in text and "window=aple" in text
-    assert text.count("b0-r2-w-v2-a") == 1
+    assert text.count("b0-r2-w-v2-a") == 1 and "tied" not in text
+    assert "is tied to a pCPU" in runner.dry_run(replace(what, pin=True), backend="tcg")[0]
 
 
 def test_memory_for_all_guests() -> None:

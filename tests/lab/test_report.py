@@ -48,6 +48,12 @@ def counted(label: str, vms: int) -> Counted:
     )
 
 
+@pytest.mark.parametrize("pin", [False, True])
+def test_page_tells_of_tied_vcpus(tmp_path: Path, pin: bool) -> None:
+    report.make(Synthetic(reps=1, boots=1, pin=pin).write(tmp_path))
+    assert ("each vCPU tied to a pCPU" in (tmp_path / "report.html").read_text()) is pin
+
+
 @pytest.mark.parametrize("seen", [None, counted])
 def test_same_files_give_the_same_bytes(
     tmp_path: Path, seen: Callable[[str, int], Counted] | None

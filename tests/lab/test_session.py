@@ -3,10 +3,12 @@
 
 import asyncio
 import json
+import os
 import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +20,7 @@ import psutil
 import pytest
 
 from lab import images, observed, records, windows
+from lab.control import Answer, Control, Refused
 from lab.errors import UsageError
 from lab.machine import HOSTD, HostSpec, Machine
 from lab.model import Experiment, Scheme, Workload
@@ -136,6 +139,62 @@ def test_windows_of_a_run(spec: HostSpec, tmp_path: Path, kernel: Path) -> None:
     assert seen and len(seen.times) >= 5
     assert sorted(file.name for file in (tmp_path / "raw" / run.id).iterdir()) == [
         "a-0.out", "a-1.out", windows.FILE]
+
+
+@pytest.mark.parametrize("pin", [True, False])
+def test_vcpus_are_tied_to_cpus(spec: HostSpec, tmp_path: Path, pin: bool) -> None:
+    """The fake's last vCPU runs the commands."""
+    cpus = sorted(os.sched_getaffinity(0))
+    what = replace(experiment(f"{sys.executable} -c 'import os; print(os.sched_getaffinity(0))';"
+                              " echo Time: 1; sleep 0.3", vms=(2,), repeats=5), pin=pin)
+    assert go(what, spec, tmp_path)
+    run = records.runs(tmp_path)[-1]
+    wanted = {cpus[1 % len(cpus)]} if pin else set(cpus)
+    for guest in run.guests:
+        assert (tmp_path / guest.output).read_text() == f"{wanted}\nTime: 1\n"
+    assert requests(tmp_path).count("pin") == 2 * pin
+    assert _manifest(what, Options(), "local", images.PLACEHOLDERS).pin is pin
+
+
+def test_a_guest_that_cannot_be_tied_did_not_boot(
+    spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Control.call
+
+    def refuse(self: Control, op: str, **arguments: Any) -> Answer:
+        if op == "pin":
+            raise Refused("no such thread")
+        return call(self, op, **arguments)
+
+    monkeypatch.setattr(Control, "call", refuse)
+    assert not go(replace(experiment(vms=(1,), repeats=0), pin=True), spec, tmp_path)
+    assert [run.reason for run in records.runs(tmp_path)] == ["guest good-0 did not boot"]
+    assert "no such thread" in [boot.reason for boot in records.boots(tmp_path)]
+
+
+def test_more_vcpus_than_cpus_begin_from_the_first(tmp_path: Path) -> None:
+    cpus, done = sorted(os.sched_getaffinity(0)), threading.Event()
+    threads = [threading.Thread(target=done.wait) for _ in range(len(cpus) + 1)]
+    for thread in threads:
+        thread.start()
+
+    async def qmp(command: str) -> list[dict[str, int | None]]:
+        assert command == "query-cpus-fast"
+        return [{"cpu-index": place, "thread-id": thread.native_id}
+                for place, thread in reversed(list(enumerate(threads)))]
+
+    try:
+        hostd = runpy.run_path(str(HOSTD))
+        daemon: Any = hostd["Daemon"](tmp_path)
+        daemon.guests["g"] = hostd["Guest"]("g", tmp_path)
+        daemon.guests["g"].qmp = qmp
+        answer = asyncio.run(daemon.op_pin("g"))
+        tied = [os.sched_getaffinity(thread.native_id or -1) for thread in threads]
+    finally:
+        done.set()
+    assert tied == [{cpu} for cpu in (*cpus, cpus[0])]
+    assert answer == {"cpus": dict(enumerate((*cpus, cpus[0])))}
+    assert os.sched_getaffinity(0) == set(cpus)
 
 
 class SlowGuest:

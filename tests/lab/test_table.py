@@ -61,6 +61,12 @@ def test_whole_table(tmp_path: Path) -> None:
     assert max(len(row) for row in text.splitlines()) <= 128
 
 
+def test_tied_vcpus_are_told(tmp_path: Path) -> None:
+    for pin in (False, True):
+        text = text_of(Synthetic(pin=pin), tmp_path / str(pin))
+        assert ("2-vCPU guests on 2 pCPUs, tied\n" in text) is pin
+
+
 def test_few_values_say_that_no_star_can_be(tmp_path: Path) -> None:
     text = " ".join(text_of(Synthetic(reps=3, boots=1), tmp_path).split())
     assert "No star is possible here: it takes 7 values a cell, and no cell has more than 3" in text
