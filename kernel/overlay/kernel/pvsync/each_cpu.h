@@ -72,7 +72,8 @@ static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 	}
 	cpus_read_unlock();
 	pvsync_crew_leave(&crew);
-	wait_for_completion(&crew.done);
+	/* As long as asked for: no task that hangs. */
+	wait_for_completion_state(&crew.done, TASK_IDLE);
 }
 
 #endif /* _KERNEL_PVSYNC_EACH_CPU_H */
