@@ -44,7 +44,7 @@ def test_every_parameter_of_the_kernel_is_changed_to_all_its_values() -> None:
     names = re.findall(r"module_param(?:_named|_cb)\((\w+),[^;]*0644\);", host)
     assert set(names) - BUSTED == {*disturb.HOST, *disturb.OFFERS}
     vm = (OVERLAY / "arch/x86/kvm/pvsync/control.c").read_text()
-    assert set(re.findall(r'\{ "(\w+)",\s*0600', vm)) == set(disturb.OWN)
+    assert set(re.findall(r'\{ "(\w+)",\s*0600', vm)) - {"cpu_waits"} == set(disturb.OWN)
     for name in ("candidate", "yield", "extend", "window", "pause"):
         (body,) = re.findall(rf"const {name}s\[\] = {{(.*?)}};", host, re.DOTALL)
         ours = [one if isinstance(one, str) else one[0] for one in disturb.HOST[name]]
@@ -80,7 +80,7 @@ def test_what_is_asked_for() -> None:
     assert (asked["kill"], asked["restore"], asked["seed"]) == ([], ["a", "b"], "r")
     assert asked["files"][0] == ("offers", "/p/hypercalls", ("Y", "N")) and not asked["own"]
     asked = disturb.request(replace(what, disturb=("parameters",)), "r", ["a"], "/p")
-    assert len(asked["files"]) == 15 and ("parameters", "extend", ("global", "off", "ecs")) \
+    assert len(asked["files"]) == len(disturb.HOST) and ("parameters", "extend", ("global", "off", "ecs")) \
         in asked["own"]
 
 
