@@ -17,6 +17,8 @@ Value = str | tuple[str, int, int]
 
 FILE = "host.disturbed.txt"
 """In the folder of a run: seconds, kind, and what was done."""
+MEMORY = "/proc/meminfo"
+"""What the host's snapshots have besides."""
 EVERY_S = 0.1
 RESTORE_LIMIT = 60.0
 """Seconds that one may take, beside guests that compute on an emulated host."""

@@ -79,12 +79,13 @@ def vm_file(folder: str, name: str = "counters") -> str:
     return f"{folder}/pvsync/{name}"
 
 
-def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
+def host_snapshot(guests: Mapping[str, str], when: str = "after",
+                  more: Sequence[str] = ()) -> str:
     """Command of the host's snapshot: its counters, and of these guests the VM's and CPU time.
 
     That "before" a run clears first how long vCPUs waited for a CPU; that "after" it
     also has the latest epochs, which say when they were. `guests` is name to debugfs
-    folder of the VM, empty when there is none.
+    folder of the VM, empty when there is none; `more` are further files.
     """
     files = (cpu_waits.FILE, "counters")
     vms = {guest: folder for guest, folder in guests.items() if folder}
@@ -94,7 +95,7 @@ def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
            for guest, folder in vms.items()
            for file in (files if when == "before" else ("epochs", *files))]
     return "; ".join((*(clear if when == "before" else ()),
-                      _command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
+                      _command(f"{DEBUGFS}/counters", *map(cpu_file, guests), *more), *own))
 
 
 def _command(*files: str) -> str:

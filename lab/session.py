@@ -311,7 +311,8 @@ class Session:
             return
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, self._settle)
-        read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
+        more = (disturb.MEMORY,) if self.experiment.disturb else ()
+        read = observed.host_snapshot({name: self._live[name].folder for name in names}, when, more)
         answers[observed.HOST] = self.machine.control.call(
             "exec", argv=["sh", "-c", read], timeout=self._settle)
         folder = self.out / "raw" / run_id

@@ -181,9 +181,11 @@ class Guest:
             put(file, value)
 
     def parameters(self) -> dict[str, str]:
-        """Its own host parameters: name to value."""
-        return {file.name: file.read_text().strip() for folder in self.folders()
-                for file in folder.glob("pvsync/*") if file.stat().st_mode & 0o200}
+        """Its own host parameters: name to value, one word. What else can be written is none."""
+        files = [file for folder in self.folders() for file in folder.glob("pvsync/*")
+                 if file.stat().st_mode & 0o200]
+        texts = {file.name: file.read_text().split() for file in files}
+        return {name: words[0] for name, words in texts.items() if len(words) == 1}
 
     def stderr(self) -> str:
         """What QEMU printed, last 500 characters."""
