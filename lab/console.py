@@ -30,6 +30,7 @@ _HARMLESS = re.compile(
     r"|watchdog: .*(?:initialized|NMI watchdog)"
     r"|Spectre|MDS|mitigations?|vulnerab"
     r"|WARNING: (?:Spectre|Support for)|command line parameter"
+    r"|rcu-torture:--- (?:Start of test|End of test: SUCCESS):"  # lists stall_cpu=0
 )
 LONGEST = 4096
 """Bytes of a line; what a binary console has more of is not looked at together."""

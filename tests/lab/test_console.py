@@ -21,6 +21,8 @@ BAD = """\
 [    0.3] APIC timer disabled due to verification failure
 [   25.2] kvm: user requested TSC rate below hardware speed
 [   20.0] spin_lock-torture:--- End of test: FAILURE: nwriters_stress=4
+[   30.1] rcu-torture:--- End of test: FAILURE: nreaders=7 nfakewriters=4 stall_cpu=0
+[   30.1] rcu-torture:--- End of test: RCU_HOTPLUG: nreaders=7 nfakewriters=4 stall_cpu=0
 [    9.0] Out of memory: Killed process 77 (hackbench) total-vm:1kB
 [   33.0] BUG: kernel NULL pointer dereference, address: 0000000000000020
 [   14.7] WARNING: possible circular locking dependency detected
@@ -57,6 +59,8 @@ GOOD = b"""\
 [    2.102245] clocksource: Switched to clocksource tsc
 [    0.1] hrtimer: interrupt took 3712345 ns
 [   20.0] spin_lock-torture:--- End of test: SUCCESS: nwriters_stress=4
+[   20.1] rcu-torture:--- Start of test: nreaders=7 nfakewriters=4 stall_cpu=0 stall_cpu_block=0
+[   30.1] rcu-torture:--- End of test: SUCCESS: nreaders=7 nfakewriters=4 stall_cpu=0
 [  132.438433] sysrq: Power Off
 [   14.7] BUG: KCSAN: data-race in tick_nohz_stop_tick / tick_nohz_next_event
 [   14.7] BUG: KCSAN: data-race in virtqueue_get_buf [virtio_ring] / virtqueue_add [virtio_ring]
