@@ -89,7 +89,7 @@ def soak_stages(seconds: int) -> list[Stage]:
         Stage("lab", lab, "pytest", 20 * seconds + 3600),
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
-        Stage("kernel", kernel, "pytest", 20 * seconds + 24_000),
+        Stage("kernel", kernel, "pytest", 60 * seconds + 30_000),
     ]
 
 

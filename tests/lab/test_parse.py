@@ -31,6 +31,8 @@ def figure(workload: str, file: str, elapsed: float | None = None) -> parse.Figu
         ("web-server", "wrk.out", 24819.98),
         ("locktorture", "locktorture.out", 1842204),
         ("locktorture-long", "locktorture.out", 1842204),
+        ("locktorture-hotplug", "locktorture-hotplug.out", 350918),
+        ("rcutorture", "rcutorture.out", 32),
     ],
 )
 def test_recorded_outputs(workload: str, file: str, value: float) -> None:
@@ -44,6 +46,8 @@ def test_recorded_outputs(workload: str, file: str, value: float) -> None:
         ("hackbench", "hackbench-panic.out", "Kernel panic - not syncing: Fatal exception"),
         ("hackbench", "sysbench-threads.out", "no time in the output"),
         ("locktorture", "locktorture-failure.out", "no acquisitions in the output"),
+        ("locktorture-hotplug", "locktorture.out", "no acquisitions in the output"),
+        ("rcutorture", "locktorture.out", "no versions in the output"),
         ("web-server", "wrk-errors.out", "no requests in the output"),
         ("web-server", "wrk-refused.out", "no requests in the output"),
     ],

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests that are tortured: vCPUs off and on, parameters that change, kills, restores.
+
+Each test has a short form, and a soak form as long as --soak says.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import config, observed
+from tests.kernel.conftest import HERE, Lab, Result
+
+LOCKS = "pvqspinlock,qspinlock,tas,ticket,pmt,pv-ticket,pv-pmt"
+BOTH = "guest-all,guest-all-pv"
+BESIDE = """
+/usr/lib/pvsync/bin/tlb-checker -S {seconds} >/tmp/checked 2>&1 &
+checker=$!
+while kill -0 $checker 2>/dev/null; do hackbench -g 2 -l 20 >/dev/null || exit 1; done
+wait $checker || {{ cat /tmp/checked; exit 1; }}
+dmesg | grep -a 'pvsync:'
+"""
+"""Locks, mutexes and flushes from all vCPUs, by programs that notice what went wrong."""
+SHARED = ("irq", "lock", "reader", "rcu", "mutex", "kernel")
+"""What a host says of preemptions only where it has the guest's records."""
+OFF = ("the host does not help any more", "the host does not flush translations any more",
+       "the host does not take the record")
+LEAK = 128 << 10
+"""Bytes that a killed VM leaves at least if it is not freed: struct kvm, two vCPUs, their
+pages and MMU. What was allocated for the guest itself would be a thousand times as much."""
+NOISE = 1 << 20
+"""What the host's own slabs and page tables may differ by between two runs; 8 KiB were seen."""
+GUEST = 256 << 20
+"""Memory of a guest."""
+
+
+@pytest.fixture
+def seconds(pytestconfig: pytest.Config) -> int:
+    """Length of the long checks."""
+    return int(pytestconfig.getoption("--soak"))
+
+
+def experiment(name: str) -> str:
+    return str(HERE / f"{name}.toml")
+
+
+def longer(workload: str, seconds: int) -> tuple[str, ...]:
+    """Arguments that make this workload's command that long; it fails by its status."""
+    command = f"seconds={seconds}\n{config.workloads()[workload].command}"
+    return "--cmd", command, "--timeout", str(3 * seconds + 300)
+
+
+def runs(result: Result) -> list[dict[str, Any]]:
+    """The valid ones, in order."""
+    lines = (result.directory / "runs.jsonl").read_text().splitlines()
+    return [run for run in map(json.loads, lines) if run["valid"]]
+
+
+def snapshot(result: Result, run: dict[str, Any], when: str) -> Path:
+    """The host's, of a run."""
+    return result.directory / "raw" / str(run["id"]) / f"host.{when}.txt"
+
+
+def check_log(result: Result, most: int) -> None:
+    """The lab sees to splats; here, that pvsync has not filled the host's log."""
+    for log in result.directory.glob("boots/*/host-console.log"):
+        lines = [line for line in log.read_text(errors="replace").splitlines() if "pvsync:" in line]
+        assert len(lines) <= most, "\n".join(lines)
+
+
+# vCPUs off and on
+
+
+def test_vcpus_off_and_on(lab: Lab) -> None:
+    result = lab(experiment("hotplug"))
+    assert result.status == 0, result.output
+    for scheme in ("pv-pmt", "guest-all"):
+        output = result.guest_output(scheme)
+        assert output.count("End of test: SUCCESS") == 2, output
+        (turns,) = re.findall(r"switched (\d+) times", output)
+        assert int(turns) >= 2, output
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", [*LOCKS.split(","), *BOTH.split(",")])
+def test_vcpus_off_and_on_under_every_lock(lab: Lab, scheme: str, seconds: int) -> None:
+    result = lab(experiment("hotplug"), "--schemes", scheme,
+                 *longer("locktorture-hotplug", seconds))
+    assert result.status == 0, result.output
+    assert "End of test: SUCCESS" in result.guest_output(scheme)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", ["pvqspinlock", "ecs-count", "guest-all", "guest-all-pv"])
+def test_long_torture_of_rcu(lab: Lab, scheme: str, seconds: int) -> None:
+    result = lab(experiment("hotplug"), "--schemes", scheme, *longer("rcutorture", seconds))
+    assert result.status == 0, result.output
+    assert "End of test: SUCCESS" in result.guest_output(scheme)
+
+
+# Parameters
+
+
+def check_tuned(result: Result, kinds: set[str]) -> None:
+    """Changed about every 100 ms, and put back."""
+    assert result.status == 0, result.output
+    for run in runs(result):
+        assert set(run["disturbed"]) == kinds, run
+        first = run["guests"][0]
+        assert sum(run["disturbed"].values()) > 4 * (first["ended"] - first["began"]), run
+    check_log(result, 10)
+
+
+def test_parameters_change_every_100_ms(lab: Lab) -> None:
+    check_tuned(lab(experiment("tuned")), {"parameters"})
+
+
+def test_offers_are_taken_back(lab: Lab) -> None:
+    """Guests carry on, and each mechanism that was refused says so once."""
+    result = lab(experiment("tuned"), "--disturb", "offers", "--cmd", BESIDE.format(seconds=8))
+    check_tuned(result, {"offers"})
+    output = result.guest_output("guest-all")
+    for line in OFF[:2]:
+        assert output.count(line) == 1, output
+    assert output.count(OFF[2]) <= 1, output
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kinds", ["parameters", "parameters,offers", "parameters,restore"])
+@pytest.mark.parametrize("scheme", BOTH.split(","))
+def test_long_changes(lab: Lab, kinds: str, scheme: str, seconds: int) -> None:
+    check_tuned(lab(experiment("tuned"), "--disturb", kinds, "--schemes", scheme,
+                    "--cmd", BESIDE.format(seconds=seconds), "--timeout", str(3 * seconds + 300)),
+                set(kinds.split(",")))
+
+
+# Kills
+
+
+KERNEL = "Slab", "PageTables", "SecPageTables", "VmallocUsed", "KernelStack"
+
+
+def memory(result: Result, run: dict[str, Any], *names: str) -> int:
+    """Bytes of the host's memory before a run, with all guests up, that are called so."""
+    text = snapshot(result, run, "before").read_text()
+    found = dict(re.findall(r"^(\w+): +(\d+) kB$", text, re.M))
+    return sum(1024 * int(found[name]) for name in names)
+
+
+def check_killed(result: Result) -> None:
+    """The first guests were measured, the next ones came up, nothing was left behind."""
+    assert result.status == 0, result.output
+    made = runs(result)
+    kills = sum(run["disturbed"]["kill"] for run in made[:-1])
+    assert kills >= len(made) - 1, made
+    grown = memory(result, made[-1], *KERNEL) - memory(result, made[0], *KERNEL)
+    lost = memory(result, made[0], "MemAvailable") - memory(result, made[-1], "MemAvailable")
+    said = f"after {kills} kills the kernel has {grown} bytes more, {lost} less are available"
+    print(said)
+    assert grown < NOISE + LEAK * kills // 2, said
+    assert lost < GUEST // 2, said
+    check_log(result, 10)
+
+
+def test_guests_are_killed(lab: Lab) -> None:
+    check_killed(lab(experiment("killed")))
+
+
+@pytest.mark.soak
+def test_many_guests_are_killed(lab: Lab, seconds: int) -> None:
+    check_killed(lab(experiment("killed"), "--reps", str(max(2, seconds // 60))))
+
+
+# Restores
+
+
+def check_restored(result: Result, number: int) -> None:
+    """Every mechanism works with the new VM; none was switched off."""
+    assert result.status == 0, result.output
+    (run,) = runs(result)
+    assert run["disturbed"]["restore"] == 2, run
+    seen = observed.parse(snapshot(result, run, "after").read_text()).vms
+    for name, own in seen.items():
+        assert own["spin_events"] > 0 and own["yield_attempted"] > 0, (name, own)
+        assert own["tlb_calls"] > 0 == own["tlb_refused"], (name, own)
+        assert sum(own[f"preempt_{kind}"] for kind in SHARED) > 0, (name, own)
+    assert len(seen) == number, seen.keys()
+    output = result.guest_output(run["scheme"])
+    assert not any(line in output for line in OFF), output
+
+
+def test_guests_are_restored(lab: Lab) -> None:
+    """Records are shared again within 10 s; after the last restore there are at least 15."""
+    command = BESIDE.format(seconds=22)
+    check_restored(lab(experiment("restored"), "--cmd", command, "--timeout", "120"), 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("vms", [1, 2, 4])
+def test_many_guests_are_restored(lab: Lab, vms: int, seconds: int) -> None:
+    command = BESIDE.format(seconds=22)
+    result = lab(experiment("restored"), "--cmd", command, "--timeout", "240", "--vms", str(vms),
+                 "--reps", str(max(2, seconds // 40)))
+    assert result.status == 0, result.output
+    for run in runs(result):
+        assert run["disturbed"]["restore"] == vms, run
