@@ -8,14 +8,17 @@ builds once. `--soak SECONDS` runs the long forms.
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import paths
+from lab import backend, config, images, paths, runner
+from lab.progress import Silent
+from lab.session import Session
 
 HERE = Path(__file__).parent
 
@@ -64,6 +67,30 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         return Result(done.returncode, directory, output, json.loads(summary.read_text()))
 
     return run
+
+
+Host = Callable[[str, str], AbstractContextManager[Session]]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """Boots a host with one stock guest; takes an experiment and a kernel variant."""
+
+    @contextmanager
+    def boot(name: str, variant: str) -> Iterator[Session]:
+        plan = config.experiment(str(HERE / name), config.Overrides(
+            schemes=("pvqspinlock",), vms=(1,), variant=variant))
+        files = images.prepare(variant, None, (), Silent())
+        spec = runner.host_spec(plan, backend.choose("auto"), files)
+        session = Session(plan, spec, 0, tmp_path, lambda record: None, print)
+        try:
+            session.open()
+            session.boot_all()
+            yield session
+        finally:
+            session.abort()
+
+    return boot
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A VM's own parameters, in debugfs: what is no value is refused, and changes nothing."""
+
+import time
+
+import pytest
+
+from lab.control import Control, Refused
+from tests.kernel.conftest import Host
+
+GUEST = "pvqspinlock-0"
+GLOBAL = "global"
+CHOICES = {"candidate": "hvs", "yield": "strong", "window": "fixed:4096", "pause": "soft",
+           "extend": "ecs"}
+NUMBERS = {"aple_start": "2048", "aple_min": "1024", "aple_max": "16384", "aple_step": "512",
+           "aple_epoch": "20", "extend_us": "200", "extend_cap": "10"}
+"""Each file, and a value that it takes."""
+LONG = ("x" * 31, "x" * 32, "x" * 33, "x" * 4095, "9" * 31, "9" * 33, "0" * 5000)
+ODD = ("\n", " ", "\0", "-1", "globa", "globals", "Global", "global\n\n", "%s%n", "\x7f", "é")
+NO_CHOICE = ("0", "1", "hv", "hvsx", "fixed", "fixed:", "fixed:-1", "fixed:127", "fixed:4194305",
+             "fixed:4294967296", "fixed:18446744073709551616", "fixed:4096x", "fixed: 4096",
+             "fixed:0x1000", "fixed:fixed:4096")
+NO_NUMBER = ("0x200", "1e3", "1.5", "4294967295", "4294967296", "18446744073709551617", "5 5",
+             "--5", "kvm", "+")
+
+
+def shown(control: Control, name: str) -> str:
+    """What the file of the only VM has."""
+    status, output = control.run("sh", "-c", f"cat /sys/kernel/debug/kvm/*-*/pvsync/{name}")
+    assert status == 0, output
+    return output
+
+
+def check(control: Control, name: str, good: str, wrong: tuple[str, ...]) -> None:
+    """Wrong values leave alone what is there: that of all VMs, then the VM's own."""
+    for kept in (GLOBAL, good):
+        control.call("tune", name=GUEST, parameter=name, value=kept)
+        for value in wrong:
+            with pytest.raises(Refused, match="Errno 22"):
+                control.call("tune", name=GUEST, parameter=name, value=value)
+                pytest.fail(f"{name} takes {value[:40]!r}")
+            assert shown(control, name) == f"{kept}\n", f"{name} after {value[:40]!r}"
+    control.call("tune", name=GUEST, parameter=name, value=GLOBAL + "\n")
+    assert shown(control, name) == f"{GLOBAL}\n"
+
+
+def test_wrong_values_change_nothing(host: Host) -> None:
+    with host("hostile.toml", "test") as session:
+        control, began = session.machine.control, time.monotonic()
+        for name, good in CHOICES.items():
+            check(control, name, good, (*LONG, *ODD, *NO_CHOICE))
+        for name, good in NUMBERS.items():
+            check(control, name, good, (*LONG, *ODD, *NO_NUMBER))
+        assert session.machine.trouble() == ""
+        log = session.machine.console_text().decode(errors="replace")
+        # Two places say so, each at most ten times in five seconds.
+        most = 20 * ((time.monotonic() - began) / 5 + 2)
+        assert 0 < log.count("does not have that value") <= most
