@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import config, parse, userland
+from lab import config, parse, paths, userland
 from lab.model import Experiment, Workload
 
 OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")
@@ -59,7 +59,9 @@ def figure(workload: str, output: str) -> float | None:
 
 def test_commands_and_packages_are_in_the_guests() -> None:
     workloads = config.workloads().values()
-    named = {name for workload in workloads for name in OWN.findall(workload.command)}
+    tests = (paths.ROOT / "tests" / "kernel").glob("*.py")
+    commands = [*(workload.command for workload in workloads), *(t.read_text() for t in tests)]
+    named = {name for command in commands for name in OWN.findall(command)}
     assert named == {file.stem for file in userland.PROGRAMS.glob("*.c")} != set()
     packages = {name for workload in workloads for name in workload.packages}
     assert packages == set(userland.GUEST_PACKAGES)
