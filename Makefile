@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 DURATION ?= 600
+REPORT ?= results/soak.md
 LISTS := $(wildcard lab/packages.txt tests/packages.txt)
 
 help:
 	@echo 'make demo             packages, kernel, lab, a first comparison, table and report'
 	@echo 'make test             everything that CI checks; ends with N passed, N failed'
-	@echo 'make soak DURATION=N  the long checks, about N seconds for each; $(DURATION) by default'
+	@echo 'make soak DURATION=N  the long checks, about N seconds for each; $(DURATION) by default;'
+	@echo '                      what ran and what it found is in $(REPORT)'
 	@echo 'make deps             install the Debian packages that are missing'
 	@echo 'make lint             ruff and mypy only'
 	@echo './pvsync --help       everything else: build, list, run, report, top, shell, series'
@@ -18,12 +20,12 @@ demo: deps
 	@./pvsync run demo
 
 test: deps
-	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all
 
 soak: deps
-	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py --soak $(DURATION)
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all --soak $(DURATION) --report $(REPORT)
 
 lint: deps
-	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" tests/run_all.py --only ruff,mypy
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all --only ruff,mypy
 
 .PHONY: help deps demo test soak lint

@@ -6,8 +6,8 @@ its output that reads `N passed, N failed[, N skipped]`, or, for a plain check,
 from its exit status. A stage that crashes, runs out of time or closes without
 a count is one failure: silence is failure.
 
-    tests/run_all.py [--only STAGE,...] [--list]
-    tests/run_all.py --soak SECONDS
+    python -m tests.run_all [--only STAGE,...] [--list]
+    python -m tests.run_all --soak SECONDS [--report FILE]
 """
 
 import argparse
@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Literal
+
+from tests import soak_report
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
@@ -182,18 +184,27 @@ def _end(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def run_all(chosen: Sequence[Stage]) -> Count:
-    """Run the stages in order, all of them, and print what each gave."""
-    total, report = Count(), []
+def run_all(chosen: Sequence[Stage], report: Path | None = None) -> Count:
+    """Run the stages in order, all of them, and print what each gave.
+
+    `report` is a file with a head, to which a section is added for each.
+    """
+    total, lines = Count(), []
     with tempfile.TemporaryDirectory(prefix="pvsync-test-") as folder:
         for stage in chosen:
             print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
             began = time.monotonic()
             count, broken = run_stage(stage, Path(folder))
+            seconds = time.monotonic() - began
             total += count
-            line = f"{stage.name:10} {count} in {time.monotonic() - began:.0f} s"
-            report.append(line + (f"; {broken}" if broken else ""))
-    print("=== all stages", *report, sep="\n")
+            result = f"{count}; {broken}" if broken else str(count)
+            lines.append(f"{stage.name:10} {result} in {seconds:.0f} s")
+            if report is not None:
+                found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
+                with report.open("a") as file:
+                    file.write("\n" + soak_report.section(stage.name, stage.command, result,
+                                                          seconds, found))
+    print("=== all stages", *lines, sep="\n")
     print(total, flush=True)
     return total
 
@@ -209,9 +220,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="stages to run, separated by commas")
     parser.add_argument("--list", action="store_true", help="name the stages and stop")
     parser.add_argument("--soak", type=int, metavar="SECONDS", help="run the long checks instead")
+    parser.add_argument("--report", type=Path, metavar="FILE",
+                        help="where --soak writes what ran and what it found")
     options = parser.parse_args(arguments)
     if options.soak is not None and options.soak <= 0:
         parser.error("--soak needs a number of seconds above 0")
+    if options.report is not None and options.soak is None:
+        parser.error("--report is for --soak")
     known = stages() if options.soak is None else soak_stages(options.soak)
     wanted = options.only.split(",") if options.only else [stage.name for stage in known]
     for name in wanted:
@@ -221,11 +236,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print(*(f"{stage.name}: {' '.join(stage.command)}" for stage in chosen), sep="\n")
         return 0
+    if options.report is not None:
+        try:
+            options.report.parent.mkdir(parents=True, exist_ok=True)
+            options.report.write_text(soak_report.head(options.soak))
+        except OSError as error:
+            parser.error(f"{options.report} cannot be written: {error.strerror}")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup
             signal.signal(number, _interrupt)
     try:
-        return 1 if run_all(chosen).failed else 0
+        return 1 if run_all(chosen, options.report).failed else 0
     except KeyboardInterrupt:
         return 130
 

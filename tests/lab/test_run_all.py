@@ -11,7 +11,7 @@ from typing import Literal
 import psutil
 import pytest
 
-from tests import run_all
+from tests import run_all, soak_report
 from tests.run_all import Count, Stage
 
 
@@ -109,6 +109,34 @@ def test_whole_run_ends_in_one_count(
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 1 failed, 1 skipped"
     monkeypatch.setattr(run_all, "stages", lambda: made[:1])
     assert run_all.main([]) == 0
+
+
+XML = """<testsuites><testsuite tests="3" failures="1" skipped="1">
+<testcase name="one" time="1.4"/><testcase name="two" time="2"><failure message="a |
+b">long</failure></testcase><testcase name="three" time="0"><skipped message="why"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_report_of_a_soak(tmp_path: Path) -> None:
+    write = f"import sys; open(sys.argv[-1].partition('=')[2], 'w').write({XML!r}); exit(1)"
+    good, bad = stage("print('2 passed, 0 failed')"), stage(write, "pytest")
+    report = tmp_path / "soak.md"
+    report.write_text(soak_report.head(60))
+    assert run_all.run_all([good, bad, stage("import os; os.abort()")], report) == Count(3, 2, 1)
+    text = report.read_text()
+    assert "Length of a check: 60 s." in text and text.count("## it") == 3
+    assert "2 passed, 0 failed, in" in text and "1 passed, 1 failed, 1 skipped, in" in text
+    assert "| one | 1 | passed |  |" in text and "| two | 2 | failed | a \\| b |" in text
+    assert "| three | 0 | skipped | why |" in text
+    assert "0 passed, 1 failed; gave no count (status -6), in" in text
+
+
+def test_report_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for arguments in (["--report", "x"], ["--soak", "9", "--report", f"{tmp_path}/file/x"]):
+        with pytest.raises(SystemExit) as ended:
+            run_all.main(arguments)
+        assert ended.value.code == 2
 
 
 def test_soak_is_a_list_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
