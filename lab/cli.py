@@ -170,6 +170,7 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
               help="Keep the kernels' counters around every run; what guests count besides.")
 @click.option("--no-observe", is_flag=True, help="Keep none.")
 @click.option("--variant", help="Kernel of host and guests, of kernel/configs/variants.toml.")
+@click.option("--host-variant", help="The host's, if it is to be another one, such as stock.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--disturb", type=Names(), help="What is done to guests while they are measured.")
 @click.option("--disturb-ms", type=int, help="When they are killed or restored at the latest.")
@@ -290,7 +291,8 @@ def _same_files(
     from lab import images, parse
 
     begun = parse.manifest(directory)
-    files = images.prepare(experiment.variant, options.tree, options.packages, progress)
+    files = images.prepare(experiment.variant, options.tree, options.packages, progress,
+                           experiment.host_variant)
     pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu))
     for what, then, now in pairs:
         if then != now:

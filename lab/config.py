@@ -65,6 +65,7 @@ class Overrides:
     observe: Wanted | None = None
     window_ms: int | None = None
     variant: str | None = None
+    host_variant: str | None = None
     disturb: tuple[str, ...] | None = None
     disturb_ms: int | None = None
     pin: bool | None = None
@@ -112,6 +113,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
     numbers = {key: value for key, value in changes.items() if key in NUMBERS}
     result = replace(plan, schemes=picked, workloads=chosen,
                      variant=change.variant or _variant(plan.variant, picked),
+                     host_variant=change.host_variant or plan.host_variant,
                      observe=True if wanted == "all" else wanted, **numbers)
     _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result
@@ -219,7 +221,8 @@ def _check(experiment: Experiment, where: str) -> None:
               "boots": (1, 10_000), "guest_mem": (64, 1 << 20), "max_repeats": (0, 100)}
     for key, (least, most) in limits.items():
         _within(getattr(experiment, key), least, most, f"{where}: {key}")
-    kconfig.variant(experiment.variant)
+    for variant in filter(None, (experiment.variant, experiment.host_variant)):
+        kconfig.variant(variant)
     for count in experiment.vms:
         _within(count, 1, MAX_VMS, f"{where}: vms")
     if experiment.window_ms:

@@ -19,25 +19,29 @@ class Images:
     emulator: tuple[str, ...]
     """Start of QEMU's command line on this machine."""
     kernel: str
-    """Release string and content hash."""
+    """Release string and content hash; of the host's too, if it is another one."""
     base_version: str
     config_hash: str
     qemu: str
 
 
 def prepare(variant: str, tree: Path | None, packages: Iterable[str],
-            progress: Progress) -> Images:
-    """Build what the cache lacks."""
+            progress: Progress, host_variant: str = "") -> Images:
+    """Build what the cache lacks; `host_variant` is the host's, unless it is the guests'."""
     from lab import emulator, kernel, userland  # heavy, and not needed for --dry-run
 
     userland.prepare(packages, progress)
     machine = emulator.prepare(progress)
     image = kernel.build(variant, tree=tree, progress=progress)
+    host = kernel.build(host_variant or variant, tree=tree, progress=progress)
+    names = f"{image.release} {image.hash}"
+    if host != image:
+        names += f", host {host.release} {host.hash}"
     return Images(
-        host_kernel=image.bzimage, guest_kernel=image.bzimage,
-        host_image=userland.host_image(image, progress),
+        host_kernel=host.bzimage, guest_kernel=image.bzimage,
+        host_image=userland.host_image(host, progress),
         guest_image=userland.guest_image(image, packages, progress),
-        emulator=tuple(machine.command()), kernel=f"{image.release} {image.hash}",
+        emulator=tuple(machine.command()), kernel=names,
         base_version=image.base_version, config_hash=image.config_hash, qemu=machine.version)
 
 

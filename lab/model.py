@@ -93,6 +93,8 @@ class Experiment:
     """How often one run may be repeated when it was invalid."""
     variant: str = "lab"
     """Kernel variant, see kernel/configs/variants.toml."""
+    host_variant: str = ""
+    """The host's, unless it is the same."""
     observe: Observe = False
     """Unless False, the kernels' counters are kept around every run, see `observed`."""
     window_ms: int = 0

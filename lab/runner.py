@@ -61,7 +61,7 @@ def host_memory(experiment: Experiment) -> int:
     Guests are saved to files in half of its memory.
     """
     guests = len(experiment.schemes) * max(experiment.vms)
-    more = kconfig.variant(experiment.variant).memory
+    more = kconfig.variant(experiment.host_variant or experiment.variant).memory
     saved = max(experiment.vms) if "restore" in experiment.disturb else 0
     return (HOST_MEMORY + more + guests * (guest_memory(experiment) + GUEST_OVERHEAD)
             + 2 * saved * guest_memory(experiment))
@@ -111,7 +111,8 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     """
     chosen = backends.choose(options.backend)
     _check_memory(experiment, chosen)
-    files = files or images.prepare(experiment.variant, options.tree, options.packages, progress)
+    files = files or images.prepare(experiment.variant, options.tree, options.packages, progress,
+                                    experiment.host_variant)
     directory.mkdir(parents=True, exist_ok=True)
     with _alone(directory):
         begun = (directory / records.MANIFEST).exists()

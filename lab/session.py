@@ -87,7 +87,8 @@ class Session:
         self._note = note
         self._live: dict[str, Live] = {}
         self._schemes = {s.label or s.name: s for s in experiment.schemes}
-        slowdown = kconfig.variant(experiment.variant).slowdown
+        slowdown = max(kconfig.variant(name).slowdown for name in
+                       (experiment.variant, experiment.host_variant or experiment.variant))
         self._workloads = {w.name: replace(w, timeout_s=w.timeout_s * slowdown)
                            for w in experiment.workloads}
         self._boot_limit = BOOT_LIMIT * slowdown

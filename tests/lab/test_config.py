@@ -105,6 +105,8 @@ def test_test_only_scheme_brings_the_test_kernel() -> None:
     picked = Overrides(schemes=("pmt", "busted"))
     assert config.experiment("demo", picked).variant == "test"
     assert config.experiment("demo", replace(picked, variant="kcsan")).variant == "kcsan"
+    stock = config.experiment("demo", Overrides(host_variant="stock"))
+    assert (stock.variant, stock.host_variant) == ("lab", "stock")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,7 @@ def test_test_only_scheme_brings_the_test_kernel() -> None:
         (Overrides(max_repeats=-1), "max_repeats must be from 0"),
         (Overrides(guest_mem=1), "guest_mem must be from 64"),
         (Overrides(variant="kasn"), "there is no kernel variant 'kasn': choose from lab, test,"),
+        (Overrides(host_variant="old"), "there is no kernel variant 'old': choose from lab, test,"),
         (Overrides(timeout_s=0.0), "timeout must be above 0"),
         (Overrides(timeout_s=float("nan")), "timeout must be above 0"),
     ],

@@ -69,6 +69,7 @@ def test_memory_for_all_guests() -> None:
     assert more > 0
     assert runner.host_memory(replace(what, variant="kasan")) == \
         1024 + more + 15 * (256 + more + 90)
+    assert runner.host_memory(replace(what, host_variant="kasan")) == 1024 + more + 15 * (256 + 90)
 
 
 def test_shell_commands(tmp_path: Path) -> None:
