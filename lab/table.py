@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import counters, flushes, observed, preemptions, stats
-from lab.model import Cell, FlushTimes, Workload
+from lab.model import Cell, FlushTimes, Observed, Workload
 from lab.observed import Observation
 from lab.summary import Summary
 
@@ -212,6 +212,16 @@ def grids(summary: Summary, workload: Workload) -> list[Grid]:
     return found + [grid for grid in seen if grid.rows]
 
 
+def _observed(summary: Summary, workload: Workload) -> Iterator[tuple[str, int, Observed]]:
+    """Scheme, number of VMs, and what was observed of the cell, where it was."""
+    m = summary.results.manifest
+    for scheme in m.schemes:
+        for vms in m.vms:
+            seen = summary.cell(scheme.label, workload.name, vms).observed
+            if seen:
+                yield scheme.label, vms, seen
+
+
 def _spinning(summary: Summary, workload: Workload) -> Grid:
     m = summary.results.manifest
     body = []
@@ -229,17 +239,14 @@ def _spinning(summary: Summary, workload: Workload) -> Grid:
 
 def _preempted(summary: Summary, workload: Workload) -> Grid:
     """How vCPUs lost their CPUs, under the schemes for which the host knows."""
-    m = summary.results.manifest
     body = []
-    for scheme in m.schemes:
-        for vms in m.vms:
-            seen = summary.cell(scheme.label, workload.name, vms).observed
-            for one in (seen.preemptions or ()) if seen else ():
-                shares = [None if share is None else 100 * share
-                          for share in (one.avoided, one.borrowed)]
-                values = (one.per_s, *one.kinds.values(), shares[0], one.granted_per_s,
-                          one.us_per_grant, shares[1])
-                body.append((scheme.label, [str(vms), one.vms, *map(known, values)]))
+    for label, vms, seen in _observed(summary, workload):
+        for one in seen.preemptions or ():
+            shares = [None if share is None else 100 * share
+                      for share in (one.avoided, one.borrowed)]
+            values = (one.per_s, *one.kinds.values(), shares[0], one.granted_per_s,
+                      one.us_per_grant, shares[1])
+            body.append((label, [str(vms), one.vms, *map(known, values)]))
     return Grid(
         f"{workload.name}: why vCPUs were preempted (1/s)", "scheme",
         ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
@@ -255,16 +262,13 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
 
 def _cpu_waits(summary: Summary, workload: Workload) -> Grid:
     """Whether a VM, or one of its vCPUs, starved."""
-    m = summary.results.manifest
     body = []
-    for scheme in m.schemes:
-        for vms in m.vms:
-            seen = summary.cell(scheme.label, workload.name, vms).observed
-            one = seen.cpu_waits if seen else None
-            if one is not None:
-                values = (one.per_s, one.mean_ms, one.p99_ms, one.longest_ms)
-                body.append((scheme.label, [str(vms), *map(known, values),
-                                            " / ".join(map(number, one.vms_longest_ms))]))
+    for label, vms, seen in _observed(summary, workload):
+        one = seen.cpu_waits
+        if one is not None:
+            values = (one.per_s, one.mean_ms, one.p99_ms, one.longest_ms)
+            body.append((label, [str(vms), *map(known, values),
+                                 " / ".join(map(number, one.vms_longest_ms))]))
     return Grid(
         f"{workload.name}: waits for a CPU", "scheme",
         ["VMs", "waits/s", "mean ms", "p99 ms", "longest ms", "longest of each VM ms"], body,
@@ -276,19 +280,16 @@ def _cpu_waits(summary: Summary, workload: Workload) -> Grid:
 
 def _windows(summary: Summary, workload: Workload) -> Grid:
     """How even the VMs' shares were, from one moment to the next."""
-    m = summary.results.manifest
     body = []
-    for scheme in m.schemes:
-        for vms in m.vms:
-            seen = summary.cell(scheme.label, workload.name, vms).observed
-            one = seen.windows if seen else None
-            if one is not None:
-                values = (one.number, one.seconds, one.mean_ms, one.most_ms, one.end_ms,
-                          100 * one.end, 100 * one.worst, one.granted)
-                body.append((scheme.label, [str(vms), *map(known, values)]))
+    for label, vms, seen in _observed(summary, workload):
+        one = seen.windows
+        if one is not None:
+            values = (one.number, one.seconds, one.mean_ms, one.most_ms, one.end_ms,
+                      100 * one.end, 100 * one.worst, one.granted)
+            body.append((label, [str(vms), *map(known, values)]))
     return Grid(
         f"{workload.name}: CPU time of the first VM less that of the others,"
-        f" in windows of {m.window_ms} ms", "scheme",
+        f" in windows of {summary.results.manifest.window_ms} ms", "scheme",
         ["VMs", "windows", "s", "mean ms", "largest ms", "in all ms", "in all %", "worst run %",
          "granted/window"], body,
         ("Medians of the runs, while every guest was measured; the others' time is their mean."
@@ -361,16 +362,12 @@ def _mean(one: FlushTimes | None, base: FlushTimes | None) -> str:
 
 
 def _flush_details(summary: Summary, workload: Workload) -> Grid:
-    m = summary.results.manifest
     body = []
-    for scheme in m.schemes:
-        for vms in m.vms:
-            seen = summary.cell(scheme.label, workload.name, vms).observed
-            for one in (seen.flushes or ()) if seen else ():
-                times = [getattr(clock, f"{name}_ns") / 1e3 for clock in (one.wall, one.ran)
-                         for name in LATENCIES]
-                body.append((scheme.label, [str(vms), one.mechanism, f"{one.calls:,}",
-                                            *map(number, times)]))
+    for label, vms, seen in _observed(summary, workload):
+        for one in seen.flushes or ():
+            times = [getattr(clock, f"{name}_ns") / 1e3 for clock in (one.wall, one.ran)
+                     for name in LATENCIES]
+            body.append((label, [str(vms), one.mechanism, f"{one.calls:,}", *map(number, times)]))
     return Grid(
         f"{workload.name}: remote TLB flushes by mechanism (us)", "scheme",
         ["VMs", "mechanism", "calls", *LATENCIES, *(f"ran {name}" for name in LATENCIES)], body,
