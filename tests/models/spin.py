@@ -80,6 +80,14 @@ def shortest(model: Path, folder: Path, *defines: str) -> tuple[Verdict, str]:
     return found, "".join(f"{line}\n" for line in (*readable(done.stdout), found.first))
 
 
+def first_error(kept: str, model: Path, folder: Path, *defines: str) -> str:
+    """The nearest error of a model that is wrong; the way to it has to be the trail kept."""
+    found, trail = shortest(model, folder, *defines)
+    assert found.errors
+    assert same_trail(kept, trail)
+    return found.first
+
+
 def readable(simulation: str) -> Iterator[str]:
     """One line for each step of Spin's guided simulation, from the end of init on.
 
