@@ -193,7 +193,8 @@ static bool has_interrupt(struct kvm_vcpu *vcpu)
  * record says is of the kernel that runs that guest. One that has halted is in no
  * section, although its idle task has preemption disabled. One that has an interrupt
  * to take is as good as in the handler, in user mode, too: if the interrupt is another
- * vCPU's, that one waits, often with a lock.
+ * vCPU's, that one waits, often with a lock. Unless it waits itself, with interrupts
+ * disabled: then it takes none before the wait is over.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -203,10 +204,13 @@ static bool has_interrupt(struct kvm_vcpu *vcpu)
 enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 {
 	bool runnable = vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE;
+	enum pvsync_counter section;
+	bool interrupt;
 
 	if (is_guest_mode(vcpu))
 		return PVSYNC_preempt_user;
-	if (runnable && reachable(vcpu) && has_interrupt(vcpu))
+	interrupt = runnable && reachable(vcpu) && has_interrupt(vcpu);
+	if (interrupt && kvm_x86_call(get_if_flag)(vcpu))
 		return PVSYNC_preempt_irq;
 	if (!kvm_arch_vcpu_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
@@ -215,8 +219,12 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 	if (!runnable)
 		return PVSYNC_preempt_kernel;
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
-		return found_section(vcpu);
-	return counted_section(vcpu);
+		section = found_section(vcpu);
+	else
+		section = counted_section(vcpu);
+	if (interrupt && section != PVSYNC_preempt_waiter && section != PVSYNC_preempt_stuck)
+		return PVSYNC_preempt_irq;
+	return section;
 }
 
 static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)

@@ -15,13 +15,14 @@
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
  * and the next one only after the scheduler has had its choice. A loan ends at
- * the latest when the timer asks for a switch again; earlier if somebody else does,
- * or the guest itself by PVSYNC_HC_GIVE_BACK.
+ * the latest when the timer asks for a switch at the end of its time; earlier if
+ * somebody else does, or the guest itself by PVSYNC_HC_GIVE_BACK.
  *
  * With the free form, RCU readers and interrupts end without a word, and by the end of
  * the loan the vCPU may well be in its next section. So the timer comes in short steps
  * (pvsync.extend_look_us), each of which is a request to switch, and looks whether it
- * has left.
+ * has left. Requests of others are looks then, too, and are put off for what is left of
+ * the time: the bound is the same.
  *
  * All of it is done by the thread of the vCPU, with preemption disabled; the timer
  * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
