@@ -127,9 +127,11 @@ def list_command() -> None:
 
 
 def _parameters(scheme: Scheme) -> str:
-    """Of the first guest, of the others in brackets, of the host."""
+    """The guests' kernel if it is another, of the first guest, of the others, of the host."""
     own = [] if scheme.neighbour is None else [f"(others: {' '.join(scheme.neighbour) or 'stock'})"]
-    return " ".join((*scheme.guest, *own, *(f"{k}={v}" for k, v in scheme.host.items())))
+    kernel = [f"(kernel: {scheme.variant})"] if scheme.variant else []
+    host = (f"{k}={v}" for k, v in scheme.host.items())
+    return " ".join((*kernel, *scheme.guest, *own, *host))
 
 
 def _listing(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
@@ -169,7 +171,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--observe", type=click.Choice(OBSERVED), metavar=f"[={'|'.join(OBSERVED)}]",
               help="Keep the kernels' counters around every run; what guests count besides.")
 @click.option("--no-observe", is_flag=True, help="Keep none.")
-@click.option("--variant", help="Kernel of host and guests, of kernel/configs/variants.toml.")
+@click.option("--variant", help="Kernel of host and guests, of kernel/configs/variants.toml; a"
+              " scheme's own comes first.")
 @click.option("--host-variant", help="The host's, if it is to be another one, such as stock.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--disturb", type=Names(), help="What is done to guests while they are measured.")
@@ -291,8 +294,7 @@ def _same_files(
     from lab import images, parse
 
     begun = parse.manifest(directory)
-    files = images.prepare(experiment.variant, options.tree, options.packages, progress,
-                           experiment.host_variant)
+    files = images.of_experiment(experiment, options.tree, options.packages, progress)
     pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu))
     for what, then, now in pairs:
         if then != now:

@@ -78,6 +78,11 @@ def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
         if not isinstance(table, Mapping):
             raise UsageError(f"{_short(file)}: '{name}' must be a table, [{name}].")
         found[name] = _decode(Scheme, table, file, name, name=name, label=name)
+        if found[name].variant:
+            try:
+                kconfig.variant(found[name].variant)
+            except UsageError as error:
+                raise UsageError(f"{_short(file)}: scheme {name}: {error}") from None
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from lab import console
 from lab.control import Control, HostLost
 from lab.errors import LabError
+from lab.images import GuestFiles
 from lab.model import Backend
 from lab.scratch import Scratch
 
@@ -61,6 +62,19 @@ class HostSpec:
     """More boot arguments."""
     extra: tuple[str, ...] = ()
     """More arguments for QEMU."""
+    others: tuple[GuestFiles, ...] = ()
+    """For guests with another kernel."""
+
+    @property
+    def guests(self) -> tuple[GuestFiles, ...]:
+        """Everything that guests boot; the usual kernel first, as the variant ""."""
+        return (GuestFiles("", self.guest_kernel, self.guest_image), *self.others)
+
+
+def guest_disks(number: int) -> tuple[str, str]:
+    """Devices of the host with root and kernel of `HostSpec.guests`, by its place in there."""
+    root, kernel = (f"/dev/vd{chr(ord('b') + 2 * number + second)}" for second in (0, 1))
+    return root, kernel
 
 
 def accelerator(backend: Backend) -> list[str]:
@@ -75,13 +89,14 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
     def disk(name: str, path: Path) -> list[str]:
         return ["-drive", f"id={name},file={path},format=raw,if=none,readonly=on",
                 "-device", f"virtio-blk-pci,drive={name}"]
+    guests = [word for one in spec.guests for word in (
+        *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
     return [
         *spec.emulator, "-name", "pvsync-host", "-nodefaults", "-no-user-config",
         "-display", "none", "-no-reboot", "-M", "q35", *accelerator(spec.backend),
         "-smp", str(spec.pcpus), "-m", f"{spec.memory}M",
         "-kernel", str(spec.kernel), "-append", " ".join((*HOST_ARGS, *spec.args)),
-        *disk("host", spec.image), *disk("guest", spec.guest_image),
-        *disk("kernel", spec.guest_kernel),
+        *disk("host", spec.image), *guests,
         "-serial", f"file:{logs}/host-console.log",
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=control,path={run}/control,server=on,wait=off",

@@ -40,6 +40,8 @@ class Scheme:
     """Changes to the guests' CPU, as QEMU's -cpu takes them."""
     neighbour: tuple[str, ...] | None = None
     """Boot arguments of all guests but the first, unless they have the same (None)."""
+    variant: str = ""
+    """Kernel variant of its guests, unless it is the experiment's."""
     test_only: bool = False
     """Left out of listings; needs a test build of the kernel."""
     label: str = ""
@@ -92,7 +94,7 @@ class Experiment:
     max_repeats: int = 3
     """How often one run may be repeated when it was invalid."""
     variant: str = "lab"
-    """Kernel variant, see kernel/configs/variants.toml."""
+    """Kernel variant, see kernel/configs/variants.toml; of guests unless their scheme has one."""
     host_variant: str = ""
     """The host's, unless it is the same."""
     observe: Observe = False
@@ -104,6 +106,10 @@ class Experiment:
     """When a guest is killed or restored at the latest, since its measured part began."""
     pin: bool = False
     """Whether vCPU i of each guest runs on pCPU i alone, counted round."""
+
+    def guest_variants(self) -> tuple[str, ...]:
+        """Kernel variants for guests: the experiment's first, then those of schemes, once each."""
+        return tuple(dict.fromkeys((self.variant, *(s.variant for s in self.schemes if s.variant))))
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,7 @@ class Manifest:
     schemes: tuple[Scheme, ...]
     workloads: tuple[Workload, ...]
     kernel: str
-    """Release string and content hash of the kernel."""
+    """Release string and content hash of the kernel, and of the others if there are any."""
     base_version: str
     config_hash: str
     qemu: str

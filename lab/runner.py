@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import psutil
 
@@ -31,7 +31,14 @@ from lab.parse import guest_figures
 from lab.paths import ROOT
 from lab.progress import Progress, Stage
 from lab.schedule import PlannedRun
-from lab.session import HOST_QEMU, HOST_WORK, Session, guest_memory, guest_name
+from lab.session import (
+    HOST_QEMU,
+    HOST_WORK,
+    Session,
+    guest_files,
+    guest_memory,
+    guest_name,
+)
 
 GUEST_OVERHEAD = 90
 """MiB that a guest's QEMU takes besides the guest's memory."""
@@ -72,13 +79,13 @@ def host_spec(experiment: Experiment, backend: Backend, files: Images) -> HostSp
     rate = tsc.khz() if backend == "tcg" else 0
     return HostSpec(backend, experiment.pcpus, host_memory(experiment), files.host_kernel,
                     files.host_image, files.guest_image, files.guest_kernel, files.emulator,
-                    args=(f"tsc_early_khz={rate}",) if rate else ())
+                    args=(f"tsc_early_khz={rate}",) if rate else (), others=files.others)
 
 
 def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> list[str]:
     """What `run` would do, in lines: commands, then the runs in their order."""
     chosen = backends.choose(backend)
-    spec = host_spec(experiment, chosen, images.PLACEHOLDERS)
+    spec = host_spec(experiment, chosen, images.placeholders(experiment))
     run, logs = Path("SOCKETS"), Path("DIR/boots/0")
     local = chosen == "local"
     command = machine.hostd_command(run) if local else machine.host_command(spec, run, logs)
@@ -89,9 +96,9 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> 
         label = scheme.label or scheme.name
         one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, guest_memory(experiment),
                               scheme.guest, scheme.cpu)
-        argv = guest.guest_command(
-            spec.emulator if local else HOST_QEMU, one, HOST_WORK / "bzImage",
-            PurePosixPath("/dev/vdb"), HOST_WORK)
+        known = guest_files(spec)
+        argv = guest.guest_command(spec.emulator if local else HOST_QEMU, one,
+                                   *known.get(scheme.variant, known[""]), HOST_WORK)
         others = " ".join(scheme.boot_args(1)) or "none"
         parameters = " ".join(f"{k}={v}" for k, v in scheme.host.items())
         lines += ["", f"First guest of {label}:", shlex.join(argv)]
@@ -111,8 +118,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     """
     chosen = backends.choose(options.backend)
     _check_memory(experiment, chosen)
-    files = files or images.prepare(experiment.variant, options.tree, options.packages, progress,
-                                    experiment.host_variant)
+    files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
     with _alone(directory):
         begun = (directory / records.MANIFEST).exists()

@@ -18,7 +18,7 @@ from lab import console, disturb, kconfig, observed, records, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
-from lab.machine import HostSpec, Machine
+from lab.machine import HostSpec, Machine, guest_disks
 from lab.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
 from lab.schedule import MIN_OVERLAP, PlannedRun, overlap
 
@@ -50,8 +50,18 @@ def parameter_file(name: str) -> str:
 
 
 def guest_memory(experiment: Experiment) -> int:
-    """MiB of each guest, with what its kernel needs more than others."""
-    return experiment.guest_mem + kconfig.variant(experiment.variant).memory
+    """MiB of each guest, with what the kernel of any needs more than others."""
+    more = max(kconfig.variant(name).memory for name in experiment.guest_variants())
+    return experiment.guest_mem + more
+
+
+def guest_files(spec: HostSpec) -> dict[str, tuple[PurePosixPath, PurePosixPath]]:
+    """Kernel and root by the variant of `HostSpec.guests`, as the host names them."""
+    if spec.backend == "local":
+        return {one.variant: (PurePosixPath(one.kernel), PurePosixPath(one.image))
+                for one in spec.guests}
+    return {one.variant: (HOST_WORK / f"bzImage{one.variant}", PurePosixPath(guest_disks(place)[0]))
+            for place, one in enumerate(spec.guests)}
 
 
 @dataclass
@@ -87,8 +97,8 @@ class Session:
         self._note = note
         self._live: dict[str, Live] = {}
         self._schemes = {s.label or s.name: s for s in experiment.schemes}
-        slowdown = max(kconfig.variant(name).slowdown for name in
-                       (experiment.variant, experiment.host_variant or experiment.variant))
+        variants = (*experiment.guest_variants(), experiment.host_variant or experiment.variant)
+        slowdown = max(kconfig.variant(name).slowdown for name in variants)
         self._workloads = {w.name: replace(w, timeout_s=w.timeout_s * slowdown)
                            for w in experiment.workloads}
         self._boot_limit = BOOT_LIMIT * slowdown
@@ -101,8 +111,7 @@ class Session:
         local = spec.backend == "local"
         self._work = PurePosixPath(self.machine.run) if local else HOST_WORK
         self._qemu = spec.emulator if local else HOST_QEMU
-        self._kernel = PurePosixPath(spec.guest_kernel) if local else HOST_WORK / "bzImage"
-        self._image = PurePosixPath(spec.guest_image) if local else PurePosixPath("/dev/vdb")
+        self._files = guest_files(spec)
 
     # The host
 
@@ -119,8 +128,10 @@ class Session:
         if trouble:
             raise HostLost(trouble)
         if self.spec.backend != "local":
-            self.machine.control.call("copy", source="/dev/vdc", path=str(self._kernel),
-                                      size=self.spec.guest_kernel.stat().st_size)
+            for place, one in enumerate(self.spec.guests):
+                self.machine.control.call(
+                    "copy", source=guest_disks(place)[1], path=str(self._files[one.variant][0]),
+                    size=one.kernel.stat().st_size)
 
     def close(self, reason: str = "") -> None:
         """End everything and record how the boot went; `reason` says what was wrong."""
@@ -157,9 +168,11 @@ class Session:
             name = guest_name(label, index)
             if name in self._live:
                 continue
+            scheme = self._schemes[label]
             spec = GuestSpec(name, self.experiment.vcpus, guest_memory(self.experiment),
-                             self._schemes[label].boot_args(index), self._schemes[label].cpu)
-            argv = guest_command(self._qemu, spec, self._kernel, self._image, self._work)
+                             scheme.boot_args(index), scheme.cpu)
+            kernel, image = self._files.get(scheme.variant, self._files[""])
+            argv = guest_command(self._qemu, spec, kernel, image, self._work)
             group = guest_group(name) if self._groups else ""
             waiting.append((spec, label, self.machine.control.submit(
                 "start", name=name, argv=argv, cgroup=group, timeout=limit)))

@@ -78,7 +78,7 @@ def run(where: str, scheme: Scheme, *, vcpus: int, pcpus: int, backend: str,
     chosen = backends.choose(backend)
     with shown() as progress:
         variant = "test" if scheme.test_only else "lab"
-        files = images.prepare(variant, tree, packages, progress)
+        files = images.prepare(scheme.variant or variant, tree, packages, progress, variant)
     print("The console follows; Ctrl-A X ends the machine.", file=sys.stderr)
     with Scratch() as folder:
         argv = command(where, scheme, chosen, files, vcpus=vcpus, pcpus=pcpus, run=folder)

@@ -244,6 +244,13 @@ def test_broken_schemes(tmp_path: Path) -> None:
     file.write_text('[a]\nabout = "x"\nguests = []\n')
     with pytest.raises(UsageError, match="unknown key 'guests' in a, did you mean 'guest'"):
         config.schemes(file)
+    for value, said in (('"of"', "scheme a: there is no kernel variant 'of': choose from lab,"),
+                        ("1", "variant must be a string, not an integer"),
+                        ('["off"]', "variant must be a string, not a list")):
+        file.write_text(f'[a]\nabout = "x"\nvariant = {value}\n')
+        with pytest.raises(UsageError) as caught:
+            config.schemes(file)
+        assert str(caught.value).startswith(str(file)) and said in str(caught.value)
     file.write_text("a = 1\n")
     with pytest.raises(UsageError, match="'a' must be a table"):
         config.schemes(file)

@@ -9,9 +9,10 @@ import pytest
 from lab import kconfig, runner, shell, tsc
 from lab.control import Control, HostLost, Refused
 from lab.guest import GuestSpec, guest_command
-from lab.images import PLACEHOLDERS
-from lab.machine import HostSpec, Machine, host_command, hostd_command
+from lab.images import PLACEHOLDERS, GuestFiles
+from lab.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
 from lab.model import Experiment, Scheme, Workload
+from lab.session import guest_files
 
 SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
                 args=("tsc_early_khz=2596130",))
@@ -33,6 +34,24 @@ def test_host_command() -> None:
     assert [d.split("file=")[1].split(",")[0] for d in drives] == ["/h", "/g", "/gk"]
     other = host_command(HostSpec(**{**SPEC.__dict__, "backend": "kvm"}), Path("/r"), Path("/l"))
     assert value(other, "-accel") == "kvm" and value(other, "-cpu") == "host"
+
+
+def test_other_kernels_for_guests_are_more_disks() -> None:
+    others = (GuestFiles("off", Path("/k-off"), Path("/g-off")),
+              GuestFiles("x", Path("/k-x"), Path("/g-x")))
+    spec = replace(SPEC, others=others)
+    argv = host_command(spec, Path("/run"), Path("/logs"))
+    drives = [argv[i + 1] for i, word in enumerate(argv) if word == "-drive"]
+    disks = {f"/dev/vd{letter}": drive.split("file=")[1].split(",")[0]
+             for letter, drive in zip("abcdefg", drives, strict=True)}
+    assert len({drive.split(",")[0] for drive in drives}) == 7
+    files = guest_files(spec)
+    assert {name: disks[str(image)] for name, (_, image) in files.items()} == {
+        "": "/g", "off": "/g-off", "x": "/g-x"}
+    assert [disks[guest_disks(place)[1]] for place in range(3)] == ["/gk", "/k-off", "/k-x"]
+    assert len({kernel for kernel, _ in files.values()}) == 3
+    assert guest_files(replace(spec, backend="local"))["x"] == (
+        PurePosixPath("/k-x"), PurePosixPath("/g-x"))
 
 
 def test_guest_command() -> None:
@@ -57,6 +76,12 @@ def test_dry_run_says_everything() -> None:
     text = "\n".join(runner.dry_run(what, backend="tcg"))
     assert "6 runs in 1 host boots" in text and "x=1" in text and "window=aple" in text
     assert text.count("b0-r2-w-v2-a") == 1 and "tied" not in text
+    off = replace(what, schemes=(*what.schemes, Scheme("b", "", label="b", variant="off")))
+    first, second = (line for line in runner.dry_run(off, backend="tcg") if " -append " in line
+                     and "-M microvm" in line)
+    assert "/bzImage " in first and "/dev/vdb" in first
+    assert "/bzImageoff " in second and "/dev/vdd" in second
+    assert "KERNEL-off" in "\n".join(runner.dry_run(off, backend="tcg"))
     assert "is tied to a pCPU" in runner.dry_run(replace(what, pin=True), backend="tcg")[0]
 
 
@@ -69,6 +94,8 @@ def test_memory_for_all_guests() -> None:
     assert more > 0
     assert runner.host_memory(replace(what, variant="kasan")) == \
         1024 + more + 15 * (256 + more + 90)
+    one = replace(what, schemes=(replace(schemes[0], variant="kasan"), *schemes[1:]))
+    assert runner.host_memory(one) == 1024 + 15 * (256 + more + 90), "guests are alike"
     assert runner.host_memory(replace(what, host_variant="kasan")) == 1024 + more + 15 * (256 + 90)
 
 

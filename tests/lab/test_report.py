@@ -308,6 +308,15 @@ def test_other_arguments_of_the_other_guests_are_told(tmp_path: Path) -> None:
         assert " ".join(re.sub(r"<[^>]+>", " ", page).split()).count(words) == 2
 
 
+def test_another_kernel_of_guests_is_told(tmp_path: Path) -> None:
+    made = Synthetic(("a", "b"), reps=1, boots=1).write(tmp_path)
+    manifest = json.loads((made / "manifest.json").read_text())
+    manifest["schemes"][1]["variant"] = "off"
+    (made / "manifest.json").write_text(json.dumps(manifest))
+    report.make(made)
+    assert (made / "report.html").read_text().count("(kernel: off)") == 1
+
+
 def test_observed_without_any_counter(tmp_path: Path) -> None:
     report.make(Synthetic(reps=1, boots=1, counted=lambda *_: Counted()).write(tmp_path))
     page = (tmp_path / "report.html").read_text()

@@ -117,6 +117,21 @@ def test_the_other_guests_have_other_arguments(spec: HostSpec, tmp_path: Path) -
     assert "mine=1" in other and "pvsync.ecs" not in other
 
 
+def test_guests_of_a_scheme_may_have_another_kernel(spec: HostSpec, tmp_path: Path) -> None:
+    others = images.GuestFiles("off", Path("/dev/zero"), Path("/dev/full"))
+    what = experiment(a="", b="", vms=(1,), repeats=5)
+    first, second = what.schemes
+    what = replace(what, schemes=(first, replace(second, variant="off")))
+    assert go(what, replace(spec, others=(others,)), tmp_path)
+    asked = {request["name"]: request["argv"] for line in
+             (tmp_path / "boots/0/host-control.log").read_text().splitlines()
+             if '"op": "start"' in line for request in [json.loads(line[line.index("{"):])]}
+    kernels = {name: argv[argv.index("-kernel") + 1] for name, argv in asked.items()}
+    assert kernels == {"a-0": "/dev/null", "b-0": "/dev/zero"}
+    roots = {name: argv[argv.index("-drive") + 1].split(",")[1] for name, argv in asked.items()}
+    assert roots == {"a-0": "file=/dev/null", "b-0": "file=/dev/full"}
+
+
 def test_windows_of_a_run(spec: HostSpec, tmp_path: Path, kernel: Path) -> None:
     for number, guest in enumerate(("a-0", "a-1")):
         (kernel / f"pvsync-{guest}").mkdir()
