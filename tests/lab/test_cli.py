@@ -83,7 +83,7 @@ def test_list(call: Call) -> None:
     assert status == 0
     for name in ("demo", "torture8", "pmt-inf", "dbench-tmpfs", "nopvspin",
                  "pvsync.ecs=count (others: stock) extend=ecs",
-                 "(others: pvsync.ecs=count) extend=ecs"):
+                 "(others: pvsync.ecs=count) extend=ecs", "(kernel: off)"):
         assert name in out
     assert "pvsync.lock=busted" not in out
 

@@ -109,6 +109,14 @@ def test_test_only_scheme_brings_the_test_kernel() -> None:
     assert (stock.variant, stock.host_variant) == ("lab", "stock")
 
 
+def test_kernels_of_guests() -> None:
+    assert config.experiment("demo").guest_variants() == ("lab",)
+    assert config.experiment("off").guest_variants() == ("lab", "off")
+    assert config.experiment("off", Overrides(variant="off")).guest_variants() == ("off",)
+    other = config.experiment("off", Overrides(schemes=("kconfig-off",), variant="test"))
+    assert other.guest_variants() == ("test", "off")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
