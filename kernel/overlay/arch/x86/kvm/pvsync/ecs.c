@@ -65,7 +65,7 @@ static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, vo
 	bool done;
 
 	pagefault_disable();
-	done = where->memslot && !kvm_read_guest_cached(vcpu->kvm, where, data, len);
+	done = !kvm_read_guest_cached(vcpu->kvm, where, data, len);
 	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 	return done;
@@ -77,8 +77,7 @@ static void write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, v
 	int idx = srcu_read_lock(&vcpu->kvm->srcu);
 
 	pagefault_disable();
-	if (where->memslot)
-		kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
+	kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
 	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 }
@@ -135,7 +134,7 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 	gpa_t gpa;
 	int idx;
 
-	if (!ecs->task.memslot || !read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
+	if (!ecs->asked[2] || !read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
 	    task < ecs->memory)
 		return false;
 	/* Whatever the guest has there; KVM warns of what goes across a page. */
@@ -323,7 +322,6 @@ static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
 
 	if (!a1 || !map(vcpu, &ecs->preempt_count, a1, sizeof(u32)))
 		return false;
-	ecs->task.memslot = NULL;
 	if (!a2)
 		return !a3;
 	ecs->memory = a3 & ~PVSYNC_ECS_TASK_MASK;
