@@ -71,13 +71,28 @@ static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, vo
 	return done;
 }
 
+/*
+ * A monitor may have writes to memory logged in a ring. KVM does not enter the guest when it
+ * is nearly full, and has room left for what it writes itself until then. Here it may be
+ * written each time that the thread is switched, entered or not, without an end, so that
+ * room is not for this.
+ */
+static bool may_be_logged(struct kvm_vcpu *vcpu)
+{
+	struct kvm_dirty_ring *ring = &vcpu->dirty_ring;
+
+	return !vcpu->kvm->dirty_ring_size ||
+	       ring->dirty_index - READ_ONCE(ring->reset_index) < ring->soft_limit;
+}
+
 static void write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
 			unsigned int offset, unsigned long len)
 {
 	int idx = srcu_read_lock(&vcpu->kvm->srcu);
 
 	pagefault_disable();
-	kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
+	if (may_be_logged(vcpu))
+		kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
 	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 }
