@@ -6,6 +6,7 @@ builds once. `--soak SECONDS` runs the long forms.
 """
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +48,12 @@ class Result:
         """One cell of the summary."""
         (cell,) = (c for c in self.summary["cells"] if (c["scheme"], c["vms"]) == (scheme, vms))
         return dict(cell)
+
+
+def meminfo(text: str, *names: str) -> int:
+    """Bytes of memory that are called so in a text that has /proc/meminfo, all together."""
+    found = dict(re.findall(r"^(\w+): +(\d+) kB$", text, re.M))
+    return sum(1024 * int(found[name]) for name in names)
 
 
 Lab = Callable[..., Result]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab import config, observed
-from tests.kernel.conftest import HERE, Lab, Result
+from tests.kernel.conftest import HERE, Lab, Result, meminfo
 
 LOCKS = "pvqspinlock,qspinlock,tas,ticket,pmt,pv-ticket,pv-pmt"
 BOTH = "guest-all,guest-all-pv"
@@ -145,9 +145,7 @@ KERNEL = "Slab", "PageTables", "SecPageTables", "VmallocUsed", "KernelStack"
 
 def memory(result: Result, run: dict[str, Any], *names: str) -> int:
     """Bytes of the host's memory before a run, with all guests up, that are called so."""
-    text = snapshot(result, run, "before").read_text()
-    found = dict(re.findall(r"^(\w+): +(\d+) kB$", text, re.M))
-    return sum(1024 * int(found[name]) for name in names)
+    return meminfo(snapshot(result, run, "before").read_text(), *names)
 
 
 def check_killed(result: Result) -> None:

@@ -169,6 +169,15 @@ def test_cpu_burn_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+# vm-memory-check, vm-memory-storm: tests/kernel/test_memory.py runs them on a KVM host
+
+def test_vm_memory_wrong_options(build: Build) -> None:
+    for name, options in (("vm-memory-check", ("more",)), ("vm-memory-storm", ("-v", "9")),
+                          ("vm-memory-storm", ("-s", "0")), ("vm-memory-storm", ("-q",))):
+        done = run(build(name), *options)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
 # dedup-like
 
 def test_dedup_fixed_work(build: Build) -> None:

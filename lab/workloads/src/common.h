@@ -3,6 +3,7 @@
 #ifndef PVSYNC_WORKLOADS_COMMON_H
 #define PVSYNC_WORKLOADS_COMMON_H
 
+#include <cpuid.h>
 #include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
@@ -90,6 +91,14 @@ static inline unsigned long online_cpus(void)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return cpus > 0 ? cpus : 1;
+}
+
+/* Which instruction makes hypercalls: the other vendor's would be an invalid one. */
+static inline int is_intel(void)
+{
+	unsigned int max, b, c, d;
+
+	return __get_cpuid(0, &max, &b, &c, &d) && b == signature_INTEL_ebx;
 }
 
 /* Keep the calling thread on one of the CPUs it may use, @index counting them round and round. */

@@ -4,21 +4,11 @@
  * and says what each was answered. A host has to refuse them all: they are for kernels.
  */
 #define _GNU_SOURCE
-#include <cpuid.h>
-
 #include "common.h"
 
 /* See <linux/pvsync/abi.h>: from PVSYNC_HC_FEATURES to PVSYNC_HC_GIVE_BACK, and one more. */
 #define FIRST		0x70760000ul
 #define LAST		0x70760005ul
-
-/* The other vendor's instruction would be an invalid one, if the host did not put it right. */
-static int is_intel(void)
-{
-	unsigned int max, b, c, d;
-
-	return __get_cpuid(0, &max, &b, &c, &d) && b == signature_INTEL_ebx;
-}
 
 static long hypercall(unsigned long number, int vmcall)
 {

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A virtual machine's monitor that takes the memory away which a vCPU shares with pvsync
+ * on the host, in every way that there is, and looks what the host makes of it: a line
+ * "ok" or "not ok" for each, status 1 if one is not. Runs on the host, as root.
+ *
+ * The vCPU runs on the same CPU as the monitor, so that it has been preempted whenever the
+ * monitor runs after it. The host says so in the record then ("told"), and counts what it
+ * has read there as the reason; what it cannot read it counts as preempt_unknown.
+ */
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "small-vm.h"
+
+#define LOOKS		20		/* preemptions after which nothing is expected any more */
+#define PATIENCE	(5 * NS_PER_S)
+#define PATTERN		0x5a
+#define ELSEWHERE	(64ul << 20)	/* where slot 1 is moved to */
+#define NOWHERE		(512ul << 20)	/* no memory of the guest's */
+#define RING		4096ul		/* bytes: 256 entries, 64 of which are KVM's own */
+#define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
+
+/* As in the ABI; the rest of it is reserved. */
+struct record {
+	uint64_t non_preemptable, preemptable, guest_reserved[6];
+	uint32_t preempted, overcommitted, borrowed, host_reserved[13];
+};
+
+static unsigned int failures;
+static struct vm vm;
+static pthread_t spinner;
+static volatile bool stop;
+static struct record *record;		/* at SHARED, while it is there */
+static int file;			/* memory of the other kind */
+
+static volatile uint64_t *turns(void)
+{
+	return (volatile uint64_t *)(vm.own + FREE_FROM);
+}
+
+static void say(bool good, const char *what)
+{
+	printf("%sok %s\n", good ? "" : "not ", what);
+	fflush(stdout);
+	failures += !good;
+}
+
+static void set_registers(const char *code, const struct call *call)
+{
+	struct kvm_regs regs = {
+		.rip = code_at(code), .rflags = 2, .rax = call->nr, .rbx = call->a0,
+		.rcx = call->a1, .rdx = call->a2, .rsi = call->a3, .rdi = FREE_FROM,
+	};
+
+	MUST(vm.vcpu[0].fd, KVM_SET_REGS, &regs);
+}
+
+/* What the host answers. */
+static long hypercall(uint64_t nr, uint64_t a0, uint64_t a1, uint64_t a2, uint64_t a3)
+{
+	struct vcpu *vcpu = &vm.vcpu[0];
+	struct call call = { nr, a0, a1, a2, a3 };
+	struct kvm_regs regs;
+	int error;
+
+	set_registers(guest_call, &call);
+	vcpu->run->immediate_exit = 0;
+	error = enter(vcpu);
+	if (error || vcpu->run->exit_reason != KVM_EXIT_IO)
+		fail(FAILED, "a hypercall ended with error %d, exit %u", error,
+		     vcpu->run->exit_reason);
+	MUST(vcpu->fd, KVM_GET_REGS, &regs);
+	return regs.rax;
+}
+
+static long share(unsigned long gpa)
+{
+	return hypercall(HC_ECS, gpa | ECS_COUNT, 0, 0, 0);
+}
+
+static void *spin(void *unused)
+{
+	struct vcpu *vcpu = &vm.vcpu[0];
+	int error = 0;
+
+	(void)unused;
+	running = vcpu->run;
+	pin(0);
+	while (!stop) {
+		error = enter(vcpu);
+		/* A full ring is what one of the tests is about; signals end it. */
+		if (error != EINTR && (error || vcpu->run->exit_reason != KVM_EXIT_DIRTY_RING_FULL))
+			fail(FAILED, "a vCPU ended with error %d, exit %u", error,
+			     vcpu->run->exit_reason);
+	}
+	return NULL;
+}
+
+static void begin(void)
+{
+	static const struct call none;
+
+	set_registers(guest_spin, &none);
+	vm.vcpu[0].run->immediate_exit = 0;
+	stop = false;
+	start_thread(&spinner, spin, NULL);
+}
+
+static void end(void)
+{
+	stop = true;
+	pthread_kill(spinner, SIGUSR1);
+	pthread_join(spinner, NULL);
+}
+
+/* Let the vCPU run for a while and be preempted; false when it does not run any more. */
+static bool look(void)
+{
+	uint64_t before = *turns(), began = now_ns();
+	struct timespec moment = { .tv_nsec = 200000 };
+
+	do {
+		nanosleep(&moment, NULL);
+		if (now_ns() - began > PATIENCE)
+			return false;
+	} while (*turns() == before);
+	return true;
+}
+
+/* Whether the host says in this record that the vCPU was preempted. */
+static bool told(volatile struct record *where)
+{
+	uint64_t began = now_ns();
+
+	where->preempted = 0;
+	do {
+		if (!look())
+			return false;
+	} while (where->preempted != 1 && now_ns() - began < PATIENCE);
+	return where->preempted == 1;
+}
+
+/* Whether the host leaves these bytes alone, of a record of another time. */
+static bool untouched(void *where)
+{
+	unsigned char *bytes = where;
+	unsigned int i;
+
+	memset(bytes, PATTERN, ECS_SIZE);
+	for (i = 0; i < LOOKS; i++)
+		if (!look())
+			return false;
+	for (i = 0; i < ECS_SIZE; i++)
+		if (bytes[i] != PATTERN)
+			return false;
+	return true;
+}
+
+/* Whether the host reads claims, or does not: of next to all preemptions. */
+static bool claims_are(bool read)
+{
+	unsigned long long before = counted(&vm, "preempt_unknown"), unknown;
+	unsigned int i;
+
+	for (i = 0; i < LOOKS; i++)
+		if (!look())
+			return false;
+	unknown = counted(&vm, "preempt_unknown") - before;
+	return read ? unknown <= LOOKS / 10 : unknown >= LOOKS / 2;
+}
+
+static void put_slot(unsigned long gpa, void *memory, unsigned int flags)
+{
+	if (set_slot(&vm, SHARED_SLOT, gpa, memory, SHARED_SIZE, flags))
+		fail(FAILED, "slot 1: %s", strerror(errno));
+}
+
+static void delete_slot(void)
+{
+	if (set_slot(&vm, SHARED_SLOT, SHARED, NULL, 0, 0))
+		fail(FAILED, "slot 1 cannot be deleted: %s", strerror(errno));
+}
+
+/* Another kind of memory in slot 1. */
+static void put_memory(void *memory)
+{
+	delete_slot();
+	record = memory;
+	put_slot(SHARED, memory, 0);
+}
+
+static bool is_present(void *page)
+{
+	unsigned char there;
+
+	if (mincore(page, PAGE, &there))
+		fail(FAILED, "mincore: %s", strerror(errno));
+	return there & 1;
+}
+
+/* What every mechanism answers to arguments that have a meaning and to those that do not. */
+static void check_answers(void)
+{
+	const struct {
+		const char *what;
+		struct call call;
+		long answer;
+	} known[] = {
+		{ "features", { HC_FEATURES, 0, 0, 0, 0 }, ALL_FEATURES },
+		{ "features with an argument", { HC_FEATURES, 1, 0, 0, 0 }, REFUSED },
+		{ "help", { HC_HELP, 0, 0, 0, 0 }, 0 },
+		{ "help with an argument", { HC_HELP, 1, 0, 0, 0 }, REFUSED },
+		{ "give back without a loan", { HC_GIVE_BACK, 0, 0, 0, 0 }, 0 },
+		{ "give back with an argument", { HC_GIVE_BACK, 1, 0, 0, 0 }, REFUSED },
+		{ "an unknown number", { HC_GIVE_BACK + 1, 0, 0, 0, 0 }, NOT_OFFERED },
+		{ "flush of oneself", { HC_TLB, 1, 0, 0, 0 }, 0 },
+		{ "flush of a vCPU that is not there", { HC_TLB, 1u << MAX_VCPUS, 0, 0, 0 },
+		  REFUSED },
+		{ "record", { HC_ECS, SHARED | 1, 0, 0, 0 }, 0 },
+		{ "no record any more", { HC_ECS, 0, 0, 0, 0 }, 0 },
+		{ "no record, with an argument", { HC_ECS, 0, 8, 0, 0 }, REFUSED },
+		{ "record in no slot", { HC_ECS, NOWHERE | 1, 0, 0, 0 }, REFUSED },
+		{ "record right behind a slot", { HC_ECS, (SHARED + SHARED_SIZE) | 1, 0, 0, 0 },
+		  REFUSED },
+		{ "record beyond all addresses", { HC_ECS, -ECS_SIZE | 1, 0, 0, 0 }, REFUSED },
+		{ "record that is not aligned", { HC_ECS, (SHARED + 64) | 1, 0, 0, 0 }, REFUSED },
+		{ "record without a form", { HC_ECS, SHARED, 0, 0, 0 }, REFUSED },
+		{ "record of an unknown form", { HC_ECS, SHARED | 3, 0, 0, 0 }, REFUSED },
+		{ "record that counts, with a preempt count", { HC_ECS, SHARED | 1, SHARED + PAGE,
+		  0, 0 }, REFUSED },
+		{ "preempt count", { HC_ECS, SHARED | 2, SHARED + PAGE, 0, 0 }, 0 },
+		{ "preempt count missing", { HC_ECS, SHARED | 2, 0, 0, 0 }, REFUSED },
+		{ "preempt count in no slot", { HC_ECS, SHARED | 2, NOWHERE, 0, 0 }, REFUSED },
+		{ "preempt count that is not aligned", { HC_ECS, SHARED | 2, SHARED + 2, 0, 0 },
+		  REFUSED },
+		{ "task", { HC_ECS, SHARED | 2, SHARED + PAGE, SHARED + 2 * PAGE,
+		  ~TASK_MASK | 16 }, 0 },
+		{ "task in no slot", { HC_ECS, SHARED | 2, SHARED + PAGE, NOWHERE, ~TASK_MASK },
+		  REFUSED },
+		{ "task that is not aligned", { HC_ECS, SHARED | 2, SHARED + PAGE, SHARED + 4,
+		  ~TASK_MASK }, REFUSED },
+		{ "nesting without a task", { HC_ECS, SHARED | 2, SHARED + PAGE, 0, 16 }, REFUSED },
+		{ "nesting that is not aligned", { HC_ECS, SHARED | 2, SHARED + PAGE,
+		  SHARED + 2 * PAGE, 2 }, REFUSED },
+	};
+	char text[128];
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		const struct call *call = &known[i].call;
+		long answer = hypercall(call->nr, call->a0, call->a1, call->a2, call->a3);
+
+		snprintf(text, sizeof(text), "answer: %s: %ld", known[i].what, answer);
+		say(answer == known[i].answer, text);
+	}
+	delete_slot();
+	put_slot(SHARED, record, KVM_MEM_READONLY);
+	say(share(SHARED) == REFUSED, "answer: record that cannot be written");
+	put_memory(record);
+}
+
+static void check_refusal_ends_sharing(void)
+{
+	bool shared = !share(SHARED);
+
+	begin();
+	say(shared && told(record), "told: a record that is shared");
+	end();
+	shared = share(NOWHERE) == REFUSED;
+	begin();
+	say(shared && untouched(record) && claims_are(false),
+	    "untouched: a record, after another one was refused");
+	end();
+}
+
+static void check_slots(void)
+{
+	struct record *other = map_memory(NULL, SHARED_SIZE, -1);
+
+	record->non_preemptable = ECS_LOCK;
+	say(!share(SHARED), "shared: a record that claims a lock");
+	begin();
+	say(told(record) && claims_are(true), "told: its claims are read");
+	delete_slot();
+	say(untouched(record) && claims_are(false), "untouched: the slot was deleted");
+	put_slot(SHARED, record, 0);
+	say(told(record) && claims_are(true), "told: the slot is back");
+	put_slot(ELSEWHERE, record, 0);
+	say(untouched(record) && claims_are(false), "untouched: the slot was moved");
+	put_slot(SHARED, record, 0);
+	say(told(record) && claims_are(true), "told: the slot was moved back");
+	delete_slot();
+	put_slot(SHARED, record, KVM_MEM_READONLY);
+	say(untouched(record) && claims_are(false), "untouched: the slot is read-only");
+	delete_slot();
+	put_slot(SHARED, other, 0);
+	say(told(other), "told: other memory in the slot");
+	say(untouched(record), "untouched: the memory that was in it");
+	end();
+	put_memory(record);
+	munmap(other, SHARED_SIZE);
+}
+
+static void check_mappings(void)
+{
+	void *page = record;
+
+	say(!share(SHARED), "shared: a record in memory of its own");
+	begin();
+	say(told(record) && claims_are(true), "told: it is there");
+	mprotect(page, PAGE, PROT_NONE);
+	say(claims_are(false), "unknown: it cannot be read");
+	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
+	say(told(record), "told: it can be read again");
+	memset(page, PATTERN, ECS_SIZE);
+	mprotect(page, PAGE, PROT_READ);
+	say(claims_are(true), "read: it cannot be written");
+	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
+	say(told(record), "told: it can be written again");
+	madvise(page, PAGE, MADV_DONTNEED);
+	say(claims_are(false) && !is_present(page), "unknown: it was given back, and stays so");
+	say(told(record), "told: there is a page again");
+	munmap(page, PAGE);
+	say(claims_are(false), "unknown: it was unmapped");
+	map_memory(page, PAGE, -1);
+	say(told(record), "told: it was mapped again");
+	end();
+}
+
+static long long blocks(void)
+{
+	struct stat about;
+
+	fstat(file, &about);
+	return about.st_blocks;
+}
+
+/* What the host would hold on to would not go, and be another page than the next one. */
+static void check_file(void)
+{
+	struct record *old = record;
+
+	put_memory(map_memory(NULL, SHARED_SIZE, file));
+	say(!share(SHARED), "shared: a record in a file");
+	begin();
+	say(told(record) && blocks(), "told: it is there");
+	fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SHARED_SIZE);
+	say(claims_are(false) && !blocks(), "unknown: it was punched out, and stays so");
+	say(told(record), "told: there is a page again");
+	if (ftruncate(file, 0))
+		fail(FAILED, "the file cannot be cut: %s", strerror(errno));
+	say(claims_are(false) && !blocks(), "unknown: the file was cut");
+	if (ftruncate(file, SHARED_SIZE))
+		fail(FAILED, "the file cannot grow: %s", strerror(errno));
+	say(told(record), "told: the file has its length again");
+	end();
+	munmap(record, SHARED_SIZE);
+	put_memory(old);
+}
+
+/* The child has a copy; the parent's page is a copy on write until it is written. */
+static void check_fork(void)
+{
+	int go[2], status;
+	bool was_told;
+	pid_t child;
+	char byte;
+
+	say(!share(SHARED), "shared: a record before a fork");
+	begin();
+	told(record);
+	memset(record, PATTERN, ECS_SIZE);
+	if (pipe(go))
+		fail(FAILED, "no pipe: %s", strerror(errno));
+	child = fork();
+	if (!child) {
+		unsigned int i = 0;
+
+		close(go[1]);
+		if (read(go[0], &byte, 1) < 0)
+			_exit(2);
+		while (i < ECS_SIZE && ((unsigned char *)record)[i] == PATTERN)
+			i++;
+		_exit(i < ECS_SIZE);
+	}
+	was_told = told(record);
+	close(go[0]);
+	close(go[1]);
+	say(was_told, "told: the parent's record after a fork");
+	waitpid(child, &status, 0);
+	say(WIFEXITED(status) && !WEXITSTATUS(status), "untouched: the child's copy");
+	end();
+}
+
+static void check_free_form(void)
+{
+	char *pages = (char *)record;
+	uint32_t *count = (uint32_t *)(pages + PAGE);
+	uint64_t *task = (uint64_t *)(pages + 2 * PAGE);
+
+	memset(pages, 0, ECS_SIZE);
+	*count = 0x80000000;		/* none, and no wish to switch */
+	*task = ~TASK_MASK + NOWHERE;
+	say(!hypercall(HC_ECS, SHARED | ECS_FREE, SHARED + PAGE, SHARED + 2 * PAGE, ~TASK_MASK | 16),
+	    "shared: a record, a preempt count, and a task that is nowhere");
+	begin();
+	say(told(record) && claims_are(true), "told: it is there");
+	madvise(pages + PAGE, PAGE, MADV_DONTNEED);
+	say(told(record) && claims_are(false), "unknown: the preempt count was given back");
+	*count = 0x80000000;
+	madvise(pages + 2 * PAGE, PAGE, MADV_DONTNEED);
+	say(told(record) && claims_are(true), "read: the task was given back");
+	munmap(pages + PAGE, 2 * PAGE);
+	say(told(record) && claims_are(false), "unknown: both were unmapped");
+	end();
+	map_memory(pages + PAGE, 2 * PAGE, -1);
+}
+
+/* A live migration has to see what the host writes. */
+static void check_dirty_log(void)
+{
+	uint64_t bits[SHARED_SIZE / PAGE / 64] = { };
+	struct kvm_dirty_log log = { .slot = SHARED_SLOT, .dirty_bitmap = bits };
+
+	put_slot(SHARED, record, KVM_MEM_LOG_DIRTY_PAGES);
+	say(!share(SHARED), "shared: a record in memory that is logged");
+	begin();
+	say(told(record), "told: it is there");
+	MUST(vm.fd, KVM_GET_DIRTY_LOG, &log);
+	say(bits[0] == 1, "logged: its page, and no other");
+	end();
+	put_slot(SHARED, record, 0);
+}
+
+static unsigned int used(const struct kvm_dirty_gfn *ring)
+{
+	unsigned int i, number = 0;
+
+	for (i = 0; i < RING_ENTRIES; i++)
+		number += !!(ring[i].flags & KVM_DIRTY_GFN_F_DIRTY);
+	return number;
+}
+
+/* A monitor that enters the guest although the ring is full, on a CPU that others want. */
+static void check_dirty_ring(void)
+{
+	const struct kvm_dirty_gfn *ring;
+	uint64_t began;
+
+	vm = make_vm(1, RING);
+	ring = mmap(NULL, RING, PROT_READ, MAP_SHARED, vm.vcpu[0].fd,
+		    KVM_DIRTY_LOG_PAGE_OFFSET * PAGE);
+	if (ring == MAP_FAILED)
+		fail(FAILED, "the dirty ring cannot be mapped: %s", strerror(errno));
+	put_slot(SHARED, record, KVM_MEM_LOG_DIRTY_PAGES);
+	say(!share(SHARED), "shared: a record in memory with a dirty ring");
+	begin();
+	for (began = now_ns(); now_ns() - began < 3 * NS_PER_S; usleep(200))
+		;
+	say(vm.vcpu[0].run->exit_reason == KVM_EXIT_DIRTY_RING_FULL, "full: the ring, in the end");
+	say(used(ring) < RING_ENTRIES, "not beyond: nothing was lost of it");
+	end();
+}
+
+int main(int argc, char **argv)
+{
+	optind = 1;
+	no_arguments(argc, argv, "none");
+	on_signal_leave();
+	pin(0);
+	file = memfd_create("record", MFD_CLOEXEC);
+	if (file < 0 || ftruncate(file, SHARED_SIZE))
+		fail(FAILED, "no file in memory: %s", strerror(errno));
+	record = map_memory(NULL, SHARED_SIZE, -1);
+	vm = make_vm(2, 0);
+	put_slot(SHARED, record, 0);
+	check_answers();
+	check_refusal_ends_sharing();
+	check_slots();
+	check_mappings();
+	check_file();
+	check_fork();
+	check_free_form();
+	check_dirty_log();
+	check_dirty_ring();
+	return !!failures;
+}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory that vCPUs share with the host goes away under it: no word, no page, no answer is wrong.
+
+Two programs on the host are monitors of small machines: vm-memory-check takes the memory
+away in each way there is and looks what the host makes of it, vm-memory-storm does it all at
+once and at random.
+"""
+
+import re
+
+import pytest
+
+from lab.control import Control
+from lab.session import parameter_file
+from tests.kernel.conftest import Host, meminfo
+from tests.kernel.test_debug import VARIANTS
+
+CHECK = "/usr/lib/pvsync/bin/vm-memory-check"
+STORM = "/usr/lib/pvsync/bin/vm-memory-storm"
+CHECKS = 70
+"""Lines of the first one."""
+POLICIES = {"extend": "ecs", "candidate": "ecs", "yield": "strong"}
+"""With these the host reads and writes the records most often."""
+MEMORY = "/proc/meminfo"
+PAGE = 4096
+LONGEST = 3600
+"""Seconds that the second one takes for a length."""
+
+
+def check_each_way(control: Control) -> None:
+    status, said = control.run(CHECK, timeout=300)
+    print(said)
+    wrong = [line for line in said.splitlines() if not line.startswith("ok ")]
+    assert (status, wrong) == (0, []), said
+    assert len(said.splitlines()) == CHECKS, said
+
+
+def check_storm(control: Control, seconds: int, seed: int) -> None:
+    """Of the pages that went while they were shared the host has kept next to none."""
+    before = control.read_file(MEMORY).decode()
+    status, said = control.run(STORM, "-S", str(seconds), "-s", str(seed),
+                               timeout=3 * seconds + 180)
+    after = control.read_file(MEMORY).decode()
+    lost = meminfo(before, "MemAvailable") - meminfo(after, "MemAvailable")
+    print(f"{said}lost: {lost} bytes")
+    assert status == 0, said
+    number = {name: int(value) for value, name in re.findall(r"(\d+) ([a-z ]+)", said)}
+    number |= {name: int(value) for name, value in re.findall(r"(?m)^(\w+): (\d+)$", said)}
+    assert number["unexpected"] == 0, said
+    for name in ("ended", "killed", "accepted", "refused", "slots", "mappings", "tlb_calls",
+                 "spin_events", "preempt_irq", "preempt_kernel", "preempt_unknown",
+                 "extend_granted"):
+        assert number[name] > 0, f"{name}: {said}"
+    assert lost < number["pages given back"] * PAGE // 2, said
+
+
+def check_host(host: Host, variant: str, seconds: int) -> None:
+    with host("hostile.toml", variant) as session:
+        control = session.machine.control
+        for name, value in POLICIES.items():
+            control.write_file(parameter_file(name), value)
+        check_each_way(control)
+        check_storm(control, seconds, seed=1)
+        assert session.machine.trouble() == ""
+        log = session.machine.console_text().decode(errors="replace")
+        assert log.count("pvsync:") <= 10, log
+
+
+def test_memory_goes_away(host: Host) -> None:
+    check_host(host, "test", 10)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("variant", ["test", *VARIANTS])
+def test_memory_goes_away_for_long(host: Host, pytestconfig: pytest.Config, variant: str) -> None:
+    check_host(host, variant, min(int(pytestconfig.getoption("--soak")), LONGEST))
