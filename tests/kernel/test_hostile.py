@@ -19,6 +19,8 @@ SAID = re.compile(
 )
 REFUSED = {f"{0x70760000 + index:#x}": "-1" for index in range(6)}
 """What hypercalls from user mode are answered: KVM_EPERM, whether their number exists or not."""
+DATA = ("--workload", "data-beside-hostile", "--schemes", "guest-all", "--vms", "3", "--variant",
+        "test")
 MOST_LINES = 10
 """Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
@@ -70,6 +72,26 @@ def test_random_hypercalls(lab: Lab, seed: int) -> None:
     for scheme in ("host-all", "host-none"):
         check_user_mode(result, scheme)
     check_log(result)
+
+
+def check_data(result: Result) -> None:
+    """The first guest read its memory again and again, and the others were hostile meanwhile."""
+    assert result.status == 0, result.output
+    assert result.cell("guest-all", 3)["values"], result.output
+    seen = result.cell("guest-all", 3)["observed"]["host"]
+    for counter in ("tlb_refused", "spin_help", "extend_expired"):
+        assert seen[counter] > 0, f"{counter}: {seen}"
+    check_log(result)
+
+
+def test_data_of_a_neighbour(lab: Lab) -> None:
+    check_data(lab("hostile", *DATA, "--boots", "1", "--reps", "1"))
+
+
+@pytest.mark.soak
+def test_data_of_a_neighbour_for_long(lab: Lab, pytestconfig: pytest.Config) -> None:
+    runs = max(2, int(pytestconfig.getoption("--soak")) // 30)
+    check_data(lab("hostile", *DATA, "--boots", "1", "--reps", str(runs)))
 
 
 @pytest.mark.soak

@@ -169,6 +169,49 @@ def test_cpu_burn_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+# data-guard
+
+def test_guard_reads_all_of_it(build: Build) -> None:
+    output = good(build("data-guard"), "-S", "0.3", "-m", "8")
+    assert "guarded: 8 MiB\n" in output
+    assert figure("data-beside-hostile", output) == number_per_s(output)
+    assert figure("data-beside-hostile", good(build("data-guard"), "-S", "0.1", "-t", "3"))
+
+
+def number_per_s(output: str) -> float:
+    (value,) = re.findall(r"(?m)^checked: ([0-9.]+) MiB/s$", output)
+    assert float(value) > 8
+    return float(value)
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+def test_guard_finds_one_bit(build: Build, threads: str) -> None:
+    broken = build("data-guard", *userland.CC, "-DCORRUPT")
+    done = run(broken, "-S", "5", "-m", "4", "-t", threads)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.search(r": word \d+ of thread \d is 0x\w+, not 0x\w+\n$", done.stderr)
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("lock 1", "lock 23130"),
+                                              ("borrowed 0", "borrowed 4294967295")])
+def test_guard_finds_records_that_cannot_be(
+    build: Build, tmp_path: Path, field: str, wrong: str
+) -> None:
+    records = tmp_path / "ecs"
+    text = "".join(f"cpu {cpu} lock 1 read 0 preempted 0 borrowed 0\n" for cpu in (0, 1, 999))
+    records.write_text(text)
+    good(build("data-guard"), "-S", "0.1", "-m", "2", "-r", str(records))
+    records.write_text(text + text.replace(field, wrong))
+    done = run(build("data-guard"), "-S", "5", "-m", "2", "-r", str(records))
+    assert done.returncode == 1 and f"a record says {wrong}: cpu 0 lock" in done.stderr
+
+
+def test_guard_wrong_options(build: Build) -> None:
+    for options in (("-S", "x"), ("-t", "0"), ("-m", "0"), ("-q",), ("more",)):
+        done = run(build("data-guard"), *options)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
 # vm-memory-check, vm-memory-storm: tests/kernel/test_memory.py runs them on a KVM host
 
 def test_vm_memory_wrong_options(build: Build) -> None:
@@ -388,6 +431,7 @@ def test_programs_under_sanitizers(build: Build, sanitizer: str) -> None:
     good(build("ebizzy-like", *flags), "-r", "20", "-t", "4")
     good(build("ebizzy-like", *flags), "-S", "0.05", "-t", "4", "-M")
     good(build("cpu-burn", *flags), "-S", "0.05", "-t", "2")
+    good(build("data-guard", *flags), "-S", "0.05", "-t", "2", "-m", "2")
     good(build("dedup-like", *flags), "-c", "200", "-t", "3")
     for mode in LOOPS:
         good(build("tlb-loop", *flags), "-m", mode, "-S", "0.05")
