@@ -16,10 +16,16 @@
  * all runs together: a state from which not everybody gets through; and, of
  * guarantee 3, that of two timed-out waiters only one can be first.
  *
- *	explore [--rounds N] [--tau N] [--cpus N] [--try] [--wrap]
+ *	explore [--rounds N] [--tau N] [--cpus N] [--try] [--wrap] [--overtaking]
  *
  * --try lets each round be a trylock instead, --wrap starts with a queue whose
  * tickets are about to wrap.
+ *
+ * --overtaking counts, for each wait from its ticket on, how often others own the
+ * lock, and how often those with later tickets do; and tells the most of any run. It
+ * is an error if timeouts do not account for it: each time that one with a later
+ * ticket owns the lock after its timeout, all that wait between the two may follow
+ * it, so of n CPUs no more than n - 1 overtake in all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +59,10 @@ struct cpu {
 	bool passed;		/* overtaken by one that had timed out */
 	u8 early;		/* data as read early, and 1 more */
 	u8 stores;
-	u8 unused[4];
+	u8 others;		/* who owned the lock since its ticket; --overtaking */
+	u8 later;		/* of these, with later tickets */
+	u8 later_timed_out;	/* of these, after a timeout */
+	u8 unused;
 	struct store buffer[STORES];
 };
 
@@ -69,7 +78,7 @@ struct state {
 enum action { FLUSH, FLUSH_SECOND, STEP, STEP_TRY, READ_EARLY, ACTIONS };
 
 static unsigned int cpus = 3, rounds = 2;
-static bool with_trylock, wrap;
+static bool with_trylock, wrap, count_overtaking;
 
 static test_lock_t lock;
 static u8 protected;
@@ -78,6 +87,8 @@ static bool telling;
 
 /* Of all runs. */
 static bool first_was_first, second_was_first;
+static u8 most_others, most_later[256];	/* the latter by how many had timed out */
+static unsigned int most_timed_out;
 
 /* ---- What a CPU executes. ---- */
 
@@ -223,6 +234,27 @@ static void overtake(struct cpu *by, struct cpu *cpu)
 	cpu->passed = true;
 }
 
+static void count_owner(const struct cpu *by, struct cpu *cpu)
+{
+	u8 *most;
+
+	cpu->others++;
+	if (cpu->place < by->place) {
+		cpu->later++;
+		cpu->later_timed_out += by->timed_out;
+	}
+	if (cpu->later > (LOCK_IS_FIFO ? 0 : cpu->later_timed_out * (cpus - 1)))
+		fail("a waiter is overtaken more often than timeouts account for");
+
+	most = &most_later[cpu->later_timed_out];
+	if (cpu->later > *most)
+		*most = cpu->later;
+	if (cpu->others > most_others)
+		most_others = cpu->others;
+	if (cpu->later_timed_out > most_timed_out)
+		most_timed_out = cpu->later_timed_out;
+}
+
 static void leave_queue(struct state *s, unsigned int me)
 {
 	struct cpu *by = &s->cpu[me];
@@ -232,6 +264,8 @@ static void leave_queue(struct state *s, unsigned int me)
 
 		if (i == me || !cpu->place)
 			continue;
+		if (by->place && count_overtaking)
+			count_owner(by, cpu);
 		if (!by->place)
 			fail("an arrival takes the lock while others wait");
 		else if (cpu->place < by->place)
@@ -245,6 +279,9 @@ static void leave_queue(struct state *s, unsigned int me)
 	by->place = 0;
 	by->timed_out = false;
 	by->passed = false;
+	by->others = 0;
+	by->later = 0;
+	by->later_timed_out = 0;
 }
 
 static void enter(struct state *s, unsigned int me)
@@ -694,6 +731,8 @@ static void parse(int argc, char **argv)
 			with_trylock = true;
 		else if (!strcmp(argv[i], "--wrap"))
 			wrap = true;
+		else if (!strcmp(argv[i], "--overtaking"))
+			count_overtaking = true;
 		else if (i + 1 < argc && !strcmp(argv[i], "--rounds"))
 			rounds = atoi(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--cpus"))
@@ -726,6 +765,14 @@ static void judge(u32 wrong)
 	}
 }
 
+static void tell_overtaking(void)
+{
+	printf("owners since a ticket %u; later ones, if 0.. of them timed out:", most_others);
+	for (unsigned int i = 0; i <= most_timed_out; i++)
+		printf(" %u", most_later[i]);
+	printf("\n");
+}
+
 int main(int argc, char **argv)
 {
 	struct state first;
@@ -738,5 +785,7 @@ int main(int argc, char **argv)
 	judge(search());
 	printf("states %u, by accesses %u, moves %zu, contexts %u\n",
 	       state_count, visible_states(), moves.count, contexts());
+	if (count_overtaking)
+		tell_overtaking();
 	return 0;
 }
