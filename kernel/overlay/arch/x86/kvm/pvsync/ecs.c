@@ -189,14 +189,23 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
 	return PVSYNC_preempt_kernel;
 }
 
-/*
- * Whether an interrupt waits to be taken, by the interrupt controller that the host has
- * for the vCPU; those that a processor has posted and not handed over yet are not seen.
+/**
+ * pvsync_ecs_has_interrupt - whether a vCPU that shares a record has an interrupt to take
+ * @vcpu: the vCPU, not in the guest
+ *
+ * By the interrupt controller that the host has for the vCPU; those that a processor has
+ * posted and not handed over yet are not seen. Those of a guest of its own do not count.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ *
+ * Return: true if it has.
  */
-static bool has_interrupt(struct kvm_vcpu *vcpu)
+bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.interrupt.injected ||
-	       (lapic_in_kernel(vcpu) && kvm_lapic_find_highest_irr(vcpu) >= 0);
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && reachable(vcpu) &&
+	       !is_guest_mode(vcpu) &&
+	       (vcpu->arch.interrupt.injected ||
+		(lapic_in_kernel(vcpu) && kvm_lapic_find_highest_irr(vcpu) >= 0));
 }
 
 /**
@@ -217,20 +226,18 @@ static bool has_interrupt(struct kvm_vcpu *vcpu)
  */
 enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 {
-	bool runnable = vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE;
+	bool interrupt = pvsync_ecs_has_interrupt(vcpu);
 	enum pvsync_counter section;
-	bool interrupt;
 
 	if (is_guest_mode(vcpu))
 		return PVSYNC_preempt_user;
-	interrupt = runnable && reachable(vcpu) && has_interrupt(vcpu);
 	if (interrupt && kvm_x86_call(get_if_flag)(vcpu))
 		return PVSYNC_preempt_irq;
 	if (!kvm_arch_vcpu_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
 	if (!reachable(vcpu))
 		return PVSYNC_preempt_unknown;
-	if (!runnable)
+	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
 		return PVSYNC_preempt_kernel;
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
 		section = found_section(vcpu);

@@ -8,15 +8,29 @@
  *	no loan		in a section: loan,		(nothing)
  *			timer, no switch
  *			else: switch
- *	loan		in a section that does not	no loan
- *			tell its end, and time left:
+ *	loan		time left, and an interrupt	no loan
+ *			to take, or in a section that
+ *			does not tell its end:
  *			timer, no switch
  *			else: no loan, switch
+ *	lingers		time left, and in a section	no loan
+ *			again: loan, timer, no switch
+ *			else: no loan, switch
+ *
+ * The guest gives back when it has left its sections: loan -> lingers, timer.
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
  * and the next one only after the scheduler has had its choice. A loan ends at
  * the latest when the timer asks for a switch at the end of its time; earlier if
- * somebody else does, or the guest itself by PVSYNC_HC_GIVE_BACK.
+ * somebody else does, or soon after PVSYNC_HC_GIVE_BACK of the guest itself.
+ *
+ * Other vCPUs see that this one runs, and send it interrupts that they wait for: who
+ * waited for the lock that it has just released goes on, unmaps something, and wants its
+ * translations flushed. So borrowed time does not end with an interrupt to take, and
+ * not at once when it is given back: a vCPU lingers for pvsync.extend_linger_us, in
+ * which it runs as ever and is not told of its loan. If it is in a section again by
+ * then, it is as at the loan's begin, with what is left of the time. That is at least
+ * half of it: in the second half no vCPU lingers.
  *
  * With the free form, RCU readers and interrupts end without a word, and by the end of
  * the loan the vCPU may well be in its next section. So the timer comes in short steps
@@ -58,8 +72,8 @@ static void ask_for_switch(void)
  * @vcpu: the vCPU
  *
  * A guest gives back when it has left its sections, and that is final until it
- * runs again: with the free form it is in its scheduler then, with preemption
- * disabled.
+ * runs again, but for an interrupt that it has to take: with the free form it is in its
+ * scheduler then, with preemption disabled.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -67,9 +81,9 @@ static void ask_for_switch(void)
  */
 enum pvsync_counter pvsync_where(struct kvm_vcpu *vcpu)
 {
-	if (vcpu->arch.pvsync.loan.returned)
-		return PVSYNC_preempt_kernel;
-	return pvsync_ecs_where(vcpu);
+	if (!vcpu->arch.pvsync.loan.returned)
+		return pvsync_ecs_where(vcpu);
+	return pvsync_ecs_has_interrupt(vcpu) ? PVSYNC_preempt_irq : PVSYNC_preempt_kernel;
 }
 
 static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
@@ -117,18 +131,30 @@ static s64 time_left(struct kvm_vcpu *vcpu, u64 now)
 	       (now - vcpu->arch.pvsync.loan.since);
 }
 
+static void set_timer(struct kvm_vcpu *vcpu, s64 ns)
+{
+	hrtimer_start(&vcpu->arch.pvsync.loan.timer, ns_to_ktime(ns),
+		      HRTIMER_MODE_REL_PINNED_HARD);
+}
+
 /* A shorter step than this would be all exits. */
 #define MIN_LOOK	(10 * NSEC_PER_USEC)
 
-static void set_timer(struct kvm_vcpu *vcpu, u64 now)
+/* Until the end of the loan, or the next look whether the vCPU may go. */
+static s64 next_look(struct kvm_vcpu *vcpu, u64 now)
 {
 	u64 look = READ_ONCE(pvsync_extend_look_us) * NSEC_PER_USEC;
-	s64 ns = time_left(vcpu, now);
+	s64 left = time_left(vcpu, now);
 
-	if (look && vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
-		ns = min_t(s64, ns, max(look, MIN_LOOK));
-	hrtimer_start(&vcpu->arch.pvsync.loan.timer, ns_to_ktime(ns),
-		      HRTIMER_MODE_REL_PINNED_HARD);
+	return look ? min_t(s64, left, max(look, MIN_LOOK)) : left;
+}
+
+/* Until the vCPU may have left its section without a word, or must have. */
+static s64 section_time(struct kvm_vcpu *vcpu, u64 now)
+{
+	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
+		return next_look(vcpu, now);
+	return time_left(vcpu, now);
 }
 
 static void lend(struct kvm_vcpu *vcpu, u64 now)
@@ -138,9 +164,10 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 	loan->since = now;
 	loan->granted = true;
 	loan->returned = false;
+	loan->lingers = false;
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
 	pvsync_ecs_tell_loan(vcpu, true);
-	set_timer(vcpu, now);
+	set_timer(vcpu, section_time(vcpu, now));
 }
 
 /**
@@ -167,7 +194,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	WRITE_ONCE(vm->borrowed, READ_ONCE(vm->borrowed) + ns);
 	pvsync_count_for(vcpu, PVSYNC_extend_ns, ns);
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
-	if (loan->returned)
+	if (loan->returned || loan->lingers)
 		pvsync_count_for(vcpu, PVSYNC_extend_returned, 1);
 }
 
@@ -181,11 +208,24 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
  */
 void pvsync_give_back(struct kvm_vcpu *vcpu)
 {
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+	s64 ns = READ_ONCE(pvsync_extend_linger_us) * NSEC_PER_USEC;
+
 	preempt_disable();
-	if (vcpu->arch.pvsync.loan.granted) {
-		vcpu->arch.pvsync.loan.returned = true;
+	if (!loan->granted || loan->lingers)
+		goto out;
+	/* Half of the time is for the section that it may be in by then. */
+	ns = min(ns, time_left(vcpu, local_clock()) -
+		     pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC / 2);
+	if (ns > 0) {
+		loan->lingers = true;
+		pvsync_ecs_tell_loan(vcpu, false);
+		set_timer(vcpu, ns);
+	} else {
+		loan->returned = true;
 		ask_for_switch();
 	}
+out:
 	preempt_enable();
 }
 
@@ -193,19 +233,31 @@ static bool wants_loan(struct kvm_vcpu *vcpu)
 {
 	return pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
 	       vcpu->arch.pvsync.ecs.form && !vcpu->arch.pvsync.yielding &&
-	       pvsync_in_section(pvsync_ecs_where(vcpu));
+	       pvsync_in_section(pvsync_where(vcpu));
 }
 
-/* Its section ends without a word, has not ended, and there is time left. */
+/* Whether its section ends without a word, and has not ended. */
+static bool may_be_in_section(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE &&
+	       !vcpu->arch.pvsync.loan.returned && READ_ONCE(pvsync_extend_look_us);
+}
+
 static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
-	if (vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_FREE || loan->returned ||
-	    !READ_ONCE(pvsync_extend_look_us) || time_left(vcpu, now) <= 0 ||
-	    !wants_loan(vcpu) || !pvsync_put_off_switch())
+	if (time_left(vcpu, now) <= 0 || !wants_loan(vcpu) ||
+	    !(loan->lingers || may_be_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
+	    !pvsync_put_off_switch())
 		return false;
-	set_timer(vcpu, now);
+	if (loan->lingers) {
+		loan->lingers = false;
+		pvsync_ecs_tell_loan(vcpu, true);
+		set_timer(vcpu, section_time(vcpu, now));
+	} else {
+		set_timer(vcpu, next_look(vcpu, now));
+	}
 	return true;
 }
 
