@@ -90,10 +90,11 @@
  *
  * A section that ends in another task than it began in (an rwsem that is released by
  * up_read_non_owner()) leaves one task with a section too many, for as long as it
- * lives, and the other with one too few. What has become negative is seen as such,
- * with or without BORROWED, as nobody waits for 2^14 locks at a time; it is set to no
- * section and counted. The other word has to be 1 whenever tasks are switched, for
- * the lock of the run queue, and is set right there. All that a wrong claim can do is
+ * lives, and the other with one too few. What has become negative is seen as such at the
+ * latest when tasks are switched next, as nobody waits for 2^14 locks at a time; until
+ * then, if it was BORROWED that it was subtracted from, it looks like sections. It is
+ * set to no section and counted. The other word has to be 1 whenever tasks are switched,
+ * for the lock of the run queue, and is set right there. All that a wrong claim can do is
  * what a lie could: the host bounds it.
  *
  * Switching it on, which is before there is a second CPU or task, releases locks that
