@@ -17,6 +17,7 @@
  * guarantee 3, that of two timed-out waiters only one can be first.
  *
  *	explore [--rounds N] [--tau N] [--cpus N] [--try] [--wrap] [--overtaking]
+ *		[--timed] [--stop-waiters] [--stop-owners N]
  *
  * --try lets each round be a trylock instead, --wrap starts with a queue whose
  * tickets are about to wrap.
@@ -26,6 +27,16 @@
  * is an error if timeouts do not account for it: each time that one with a later
  * ticket owns the lock after its timeout, all that wait between the two may follow
  * it, so of n CPUs no more than n - 1 overtake in all.
+ *
+ * --timed: CPUs are equally fast. Time goes by in ticks; in each, all that wait look at
+ * the word once, by joining or by a load, and everything else is done in less, so that
+ * the lock is held and handed over within a tick. Found: a waiter that times out.
+ *
+ * --stop-waiters, --stop-owners N: the same with CPUs that the host stops for any number
+ * of ticks: waiters when it likes, N owners in all. Counted for CPU 0 (all are alike):
+ * how often others take the lock while it waits, since it was stopped last, and how often
+ * those with later tickets do. The most of any run is told. Found: more than
+ * most_takes().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +73,16 @@ struct cpu {
 	u8 others;		/* who owned the lock since its ticket; --overtaking */
 	u8 later;		/* of these, with later tickets */
 	u8 later_timed_out;	/* of these, after a timeout */
-	u8 unused;
+	bool looked;		/* in this tick */
+	bool off;		/* stopped for this tick */
+	u8 unused[3];
 	struct store buffer[STORES];
+};
+
+/* Others that have taken the lock. */
+struct takes {
+	u8 all;
+	u8 later;		/* their tickets are */
 };
 
 struct state {
@@ -71,14 +90,21 @@ struct state {
 	u8 data;
 	u8 turns;
 	u8 owner;
-	u8 unused;
+	u8 owners_to_stop;	/* how many still may */
+	bool owner_stopped;	/* this one, at some time */
+	/* While CPU 0 waits, since it last did not run: */
+	bool owner_counted;
+	u8 owners_stopped;
+	struct takes takes;
+	u8 unused[2];
 	struct cpu cpu[MOST_CPUS];
 };
 
-enum action { FLUSH, FLUSH_SECOND, STEP, STEP_TRY, READ_EARLY, ACTIONS };
+enum action { FLUSH, FLUSH_SECOND, STEP, STEP_TRY, READ_EARLY, STOP, ACTIONS };
 
 static unsigned int cpus = 3, rounds = 2;
-static bool with_trylock, wrap, count_overtaking;
+static bool with_trylock, wrap, count_overtaking, timed, stop_waiters;
+static unsigned int owners_to_stop;
 
 static test_lock_t lock;
 static u8 protected;
@@ -89,6 +115,7 @@ static bool telling;
 static bool first_was_first, second_was_first;
 static u8 most_others, most_later[256];	/* the latter by how many had timed out */
 static unsigned int most_timed_out;
+static struct takes most;
 
 /* ---- What a CPU executes. ---- */
 
@@ -107,7 +134,8 @@ static void one_cpu(void)
 		else if (!lock_try(&lock))
 			continue;
 		model_request(MODEL_ENTER, NULL, 0, 0, 0, 0);
-		access_data(MODEL_STORE, access_data(MODEL_LOAD, 0) + 1);
+		if (!timed)
+			access_data(MODEL_STORE, access_data(MODEL_LOAD, 0) + 1);
 		model_request(MODEL_LEAVE, NULL, 0, 0, 0, 0);
 		lock_release(&lock);
 	}
@@ -222,7 +250,43 @@ static void join(struct state *s, unsigned int me)
 		if (s->cpu[i].place > last)
 			last = s->cpu[i].place;
 	s->cpu[me].place = last + 1;
+	s->cpu[me].looked = timed;	/* at the value that it joined with */
 	tell("cpu %u: waits\n", me);
+}
+
+/*
+ * How often others can take the lock before a waiter that runs: those that wait when it
+ * begins to run, once each. Who draws a ticket later cannot, as it has to see as many
+ * takes as it found waiters, this one among them, or to wait n * tau for a greater n.
+ * While an owner is stopped all others time out, and then they can, too; the owner itself
+ * draws its next ticket after that.
+ */
+static unsigned int most_takes(const struct state *s)
+{
+	return cpus - 1 + (LOCK_IS_FIFO ? 0 : s->owners_stopped * (cpus - 2));
+}
+
+static void count_anew(struct state *s)
+{
+	s->takes = (struct takes){ 0 };
+	s->owners_stopped = 0;
+	s->owner_counted = false;
+}
+
+static void count_take(struct state *s, unsigned int me)
+{
+	if (!me)
+		count_anew(s);
+	if (!me || !s->cpu[0].place)
+		return;
+	s->takes.all++;
+	s->takes.later += s->cpu[0].place < s->cpu[me].place;
+	if (s->takes.all > most.all)
+		most.all = s->takes.all;
+	if (s->takes.later > most.later)
+		most.later = s->takes.later;
+	if (s->takes.all > most_takes(s))
+		fail("others take the lock too often before a waiter that runs");
 }
 
 static void overtake(struct cpu *by, struct cpu *cpu)
@@ -273,6 +337,9 @@ static void leave_queue(struct state *s, unsigned int me)
 		else if (by->timed_out && cpu->timed_out)
 			first_was_first = true;
 	}
+	if (timed)
+		count_take(s, me);
+	s->owner_stopped = s->owner_counted = false;
 	for (unsigned int i = 0; i < cpus; i++)
 		if (by->place && s->cpu[i].place > by->place)
 			s->cpu[i].place--;
@@ -333,7 +400,7 @@ static void settle(struct state *s, unsigned int me)
 	case MODEL_NEXT:
 		if (!cpu->rounds)
 			go_on(s, me, 0);
-		else if (!with_trylock)
+		else if (!with_trylock && !timed)
 			next_round(s, me, 1);
 		break;
 	case MODEL_ENTER:
@@ -348,6 +415,8 @@ static void settle(struct state *s, unsigned int me)
 		if (request_of(cpu)->operand == PVSYNC_lock_timeouts) {
 			tell("cpu %u: has timed out\n", me);
 			cpu->timed_out = true;
+			if (timed && !stop_waiters && !owners_to_stop)
+				fail("a waiter times out though everybody runs");
 		}
 		go_on(s, me, 0);
 		break;
@@ -439,6 +508,63 @@ static void read_early(struct state *s, unsigned int me)
 	tell("cpu %u: reads data = %u early\n", me, s->cpu[me].early - 1);
 }
 
+/* ---- Time, and CPUs that are stopped. ---- */
+
+static bool looks(const struct cpu *cpu)
+{
+	return cpu->place && request_of(cpu)->kind == MODEL_LOAD;
+}
+
+static bool is_idle(const struct cpu *cpu)
+{
+	return request_of(cpu)->kind == MODEL_NEXT || request_of(cpu)->kind == MODEL_DONE;
+}
+
+/* From when it takes the lock until it stores that it is free. */
+static bool owns(const struct state *s, unsigned int me)
+{
+	return s->owner == me || request_of(&s->cpu[me])->kind == MODEL_STORE;
+}
+
+static bool may_stop(const struct state *s, unsigned int me)
+{
+	const struct cpu *cpu = &s->cpu[me];
+
+	if (owns(s, me))
+		return s->owner_stopped || s->owners_to_stop;
+	return stop_waiters && cpu->place && !(cpu->looked && looks(cpu));
+}
+
+static void stop(struct state *s, unsigned int me)
+{
+	tell("cpu %u: is stopped for a tick\n", me);
+	s->cpu[me].off = true;
+	if (!me)
+		count_anew(s);
+	if (!owns(s, me))
+		return;
+	s->owners_to_stop -= !s->owner_stopped;
+	s->owner_stopped = true;
+	if (s->cpu[0].place && !s->cpu[0].off && !s->owner_counted) {
+		s->owner_counted = true;
+		s->owners_stopped++;
+	}
+}
+
+/* A tick ends when all that run are about to look again. */
+static void end_tick(struct state *s)
+{
+	for (unsigned int i = 0; i < cpus; i++) {
+		const struct cpu *cpu = &s->cpu[i];
+
+		if (!cpu->off && !is_idle(cpu) && !(cpu->looked && looks(cpu)))
+			return;
+	}
+	tell("a tick later:\n");
+	for (unsigned int i = 0; i < cpus; i++)
+		s->cpu[i].looked = s->cpu[i].off = false;
+}
+
 /* An exchange that is to take the lock. */
 static bool takes(const struct request *request)
 {
@@ -456,15 +582,23 @@ static bool possible(const struct state *s, unsigned int me, enum action action)
 	const struct cpu *cpu = &s->cpu[me];
 	const struct request *request = request_of(cpu);
 
+	if (cpu->off)
+		return false;
 	switch (action) {
 	case FLUSH:
 	case FLUSH_SECOND:
 		return may_overtake(cpu, action);
 	case STEP_TRY:
-		return request->kind == MODEL_NEXT;
+		return with_trylock && request->kind == MODEL_NEXT;
 	case READ_EARLY:
-		return takes(request) && !acquires(request) && !cpu->early;
+		return !timed && takes(request) && !acquires(request) && !cpu->early;
+	case STOP:
+		return may_stop(s, me);
 	default:
+		if (timed && looks(cpu) && cpu->looked)
+			return false;
+		if (request->kind == MODEL_NEXT && !cpu->rounds)
+			return false;
 		if (request->kind == MODEL_DONE)
 			return false;
 		if (is_atomic(request))
@@ -477,8 +611,12 @@ static void act(struct state *s, unsigned int me, enum action action)
 {
 	const struct request *request = request_of(&s->cpu[me]);
 
+	if (timed && action == STEP && looks(&s->cpu[me]))
+		s->cpu[me].looked = true;
 	if (action <= FLUSH_SECOND)
 		flush(s, me, action);
+	else if (action == STOP)
+		stop(s, me);
 	else if (action == READ_EARLY)
 		read_early(s, me);
 	else if (request->kind == MODEL_NEXT)
@@ -489,6 +627,11 @@ static void act(struct state *s, unsigned int me, enum action action)
 		store(s, me, request);
 	else
 		atomic(s, me, request);
+	if (timed) {
+		if (s->cpu[me].stores)
+			flush(s, me, 0);
+		end_tick(s);
+	}
 }
 
 static bool all_done(const struct state *s)
@@ -587,7 +730,7 @@ static void check_end(const struct state *s)
 		return;
 	if (s->word)
 		fail("the word of the free lock is not 0 in the end");
-	if (s->data != s->turns)
+	if (!timed && s->data != s->turns)
 		fail("a turn is lost");
 }
 
@@ -700,6 +843,7 @@ static void begin(struct state *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->owner = NOBODY;
+	s->owners_to_stop = owners_to_stop;
 	for (unsigned int i = 0; i < cpus; i++)
 		s->cpu[i].rounds = wrap ? 1 : rounds;
 	for (unsigned int i = 0; i < cpus; i++) {
@@ -733,7 +877,14 @@ static void parse(int argc, char **argv)
 			wrap = true;
 		else if (!strcmp(argv[i], "--overtaking"))
 			count_overtaking = true;
-		else if (i + 1 < argc && !strcmp(argv[i], "--rounds"))
+		else if (!strcmp(argv[i], "--timed"))
+			timed = true;
+		else if (!strcmp(argv[i], "--stop-waiters"))
+			stop_waiters = timed = true;
+		else if (i + 1 < argc && !strcmp(argv[i], "--stop-owners")) {
+			timed = true;
+			owners_to_stop = atoi(argv[++i]);
+		} else if (i + 1 < argc && !strcmp(argv[i], "--rounds"))
 			rounds = atoi(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--cpus"))
 			cpus = atoi(argv[++i]);
@@ -753,7 +904,8 @@ static void judge(u32 wrong)
 		if (wrong != NEVER)
 			error = "not everybody can get through from here";
 	}
-	if (wrong == NEVER && !error && !LOCK_IS_FIFO && !(first_was_first && second_was_first))
+	if (wrong == NEVER && !error && !LOCK_IS_FIFO && !timed &&
+	    !(first_was_first && second_was_first))
 		error = "of two waiters that have timed out, not any can be the first";
 	if (error) {
 		const char *why = error;
@@ -787,5 +939,7 @@ int main(int argc, char **argv)
 	       state_count, visible_states(), moves.count, contexts());
 	if (count_overtaking)
 		tell_overtaking();
+	if (timed)
+		printf("takes by others %u, by later tickets %u\n", most.all, most.later);
 	return 0;
 }

@@ -15,8 +15,8 @@ from tests.locks.check import OVERLAY, Mutant, load_mutants, make, mutate
 from tests.models.spin import same_trail
 
 LOCKS = Path(__file__).parent.parent / "locks"
-# 3 CPUs by 2 rounds, ticket-3 by 3. States are told apart by what their CPUs access next, so that
-# their number does not depend on the compiler.
+# 3 CPUs by 2 rounds, ticket-3 and pmt-stop-owners by 3. States are told apart by what their CPUs
+# access next, so that their number does not depend on the compiler.
 BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "ticket": ("ticket", (), 20_184),
     "ticket-add": ("ticket-add", (), 5_031),
@@ -31,11 +31,22 @@ BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "pmt-wrap": ("pmt", ("--tau", "1", "--wrap"), 43_726),
     "ticket-overtaking": ("ticket", ("--overtaking",), 22_608),
     "pmt-overtaking": ("pmt", ("--tau", "1", "--overtaking"), 244_983),
+    "ticket-stop": ("ticket", ("--stop-waiters", "--stop-owners", "2"), 237_337),
+    "pmt-timed": ("pmt", ("--tau", "2", "--timed"), 24_846),
+    "pmt-stop-waiters": ("pmt-add", ("--tau", "2", "--stop-waiters"), 633_527),
+    "pmt-stop-owner": ("pmt", ("--tau", "2", "--stop-owners", "1"), 102_126),
+    "pmt-stop-owners": ("pmt", ("--tau", "2", "--stop-owners", "2", "--rounds", "3"), 1_487_580),
 }
-# The most in any wait. Of 3 CPUs by 2 rounds there are 4 rounds of others, all that there can be.
+# The most in any wait. Of 3 CPUs by 2 rounds there are 4 rounds of others, all that there can be;
+# of 3 CPUs by 3 rounds there are 6.
 OVERTAKING = {
     "ticket-overtaking": "owners since a ticket 2; later ones, if 0.. of them timed out: 0",
     "pmt-overtaking": "owners since a ticket 4; later ones, if 0.. of them timed out: 0 2 3 3",
+    "ticket-stop": "takes by others 2, by later tickets 0",
+    "pmt-timed": "takes by others 2, by later tickets 0",
+    "pmt-stop-waiters": "takes by others 2, by later tickets 2",
+    "pmt-stop-owner": "takes by others 3, by later tickets 1",
+    "pmt-stop-owners": "takes by others 4, by later tickets 2",
 }
 # Counts of 2 bits instead of 12: as many waiters as fit, and overtaken all around.
 NARROW = [
@@ -52,6 +63,8 @@ UNACCOUNTED = "a waiter is overtaken more often than timeouts account for"
 ARRIVAL = "an arrival takes the lock while others wait"
 NOT_ZERO = "the word of the free lock is not 0 in the end"
 STUCK = "not everybody can get through from here"
+TIMED_OUT = "a waiter times out though everybody runs"
+TOO_OFTEN = "others take the lock too often before a waiter that runs"
 NOT_EQUAL = "of two waiters that have timed out, not any can be the first"
 # By their names in tests/locks/mutants.toml: which lock finds what.
 MUTATIONS = [
@@ -79,6 +92,12 @@ MUTATIONS = [
     ("infinite tau times out", "ticket-overtaking", UNACCOUNTED),
     ("second in line does not wait", "pmt-overtaking", UNACCOUNTED),
     ("overtaken counts a grant", "pmt-overtaking", UNACCOUNTED),
+    ("no check for being overtaken", "pmt-stop-waiters", TOO_OFTEN),
+    ("overtaken by one not noticed", "pmt-stop-waiters", TOO_OFTEN),
+    ("timeout not proportional", "pmt-stop-waiters", TOO_OFTEN),
+    ("no re-arm", "pmt-stop-waiters", TOO_OFTEN),
+    ("timeout one position short", "pmt-stop-owner", TOO_OFTEN),
+    ("next one keeps waiting for its timeout", "pmt-timed", TIMED_OUT),
 ]
 
 
@@ -143,6 +162,12 @@ def test_each_mutation_is_found(mutation: str, bounds: str, error: str, base: Pa
     output = explore(build, lock, options, overlay)
     assert output.splitlines()[-1] == f"error: {error}"
     assert same_trail(f"locks/{bounds}-{mutation.replace(' ', '-')}", output)
+
+
+def test_tau_that_does_not_cover_a_turn(base: Path) -> None:
+    output = explore(base, "pmt", ("--tau", "1", "--timed"))
+    assert output.splitlines()[-1] == f"error: {TIMED_OUT}"
+    assert same_trail("locks/pmt-timed-tau-too-short", output)
 
 
 @pytest.mark.parametrize("lock", ["busted"])
