@@ -30,7 +30,8 @@
  * not at once when it is given back: a vCPU lingers for pvsync.extend_linger_us, in
  * which it runs as ever and is not told of its loan. If it is in a section again by
  * then, it is as at the loan's begin, with what is left of the time. That is at least
- * half of it: in the second half no vCPU lingers.
+ * half of it: in the second half no vCPU lingers. One that stays for an interrupt
+ * after it has given back is told of its loan again, too, and gives back once more.
  *
  * With the free form, RCU readers and interrupts end without a word, and by the end of
  * the loan the vCPU may well be in its next section. So the timer comes in short steps
@@ -251,8 +252,9 @@ static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
 	    !(loan->lingers || may_be_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
 	    !pvsync_put_off_switch())
 		return false;
-	if (loan->lingers) {
+	if (loan->lingers || loan->returned) {
 		loan->lingers = false;
+		loan->returned = false;
 		pvsync_ecs_tell_loan(vcpu, true);
 		set_timer(vcpu, section_time(vcpu, now));
 	} else {
