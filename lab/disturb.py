@@ -44,7 +44,6 @@ HOST: dict[str, tuple[Value, ...]] = OWN | {
     "pause_gap_us": (("", 1, 10_000),),
     "spin_gap_us": (("", 0, 2**32 - 1),),
     "extend_look_us": (("", 0, 2**32 - 1),),
-    "extend_linger_us": (("", 0, 2**32 - 1),),
 }
 OFFERS: dict[str, tuple[Value, ...]] = {"hypercalls": ("Y", "N"), "shootdown": ("Y", "N")}
 """What the host lets guests do; one that finds it refused does without from then on."""

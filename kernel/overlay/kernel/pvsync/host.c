@@ -217,16 +217,6 @@ unsigned int pvsync_extend_look_us = 250;
 EXPORT_SYMBOL_GPL(pvsync_extend_look_us);
 module_param_named(extend_look_us, pvsync_extend_look_us, uint, 0644);
 
-/*
- * How long a vCPU runs on after it has left its sections on borrowed time; 0 for not
- * at all. Whoever waited for a lock of it goes on at that moment, and what it does first
- * is often a shootdown: the vCPU must not leave between that interrupt's being sent and
- * its being taken. That is a few microseconds on silicon and 100 or so in an emulator.
- */
-unsigned int pvsync_extend_linger_us = 50;
-EXPORT_SYMBOL_GPL(pvsync_extend_linger_us);
-module_param_named(extend_linger_us, pvsync_extend_linger_us, uint, 0644);
-
 static bool takes_number(const char *value)
 {
 	return value[strlen(value) - 1] == ':';

@@ -122,7 +122,6 @@ extern bool pvsync_hypercalls;
 extern bool pvsync_shootdown;
 extern unsigned int pvsync_spin_gap_us;
 extern unsigned int pvsync_extend_look_us;
-extern unsigned int pvsync_extend_linger_us;
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 extern bool pvsync_tlb_asserted;

@@ -103,14 +103,12 @@ struct pvsync_shared {
  * @timer: ends it
  * @granted: there is one
  * @returned: the guest has given it back, and has not run since
- * @lingers: the guest has left its sections, and runs on for interrupts
  * @since: its begin, ns
  */
 struct pvsync_loan {
 	struct hrtimer	timer;
 	bool		granted;
 	bool		returned;
-	bool		lingers;
 	u64		since;
 };
 

@@ -13,25 +13,17 @@
  *			does not tell its end:
  *			timer, no switch
  *			else: no loan, switch
- *	lingers		time left, and in a section	no loan
- *			again: loan, timer, no switch
- *			else: no loan, switch
- *
- * The guest gives back when it has left its sections: loan -> lingers, timer.
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
  * and the next one only after the scheduler has had its choice. A loan ends at
  * the latest when the timer asks for a switch at the end of its time; earlier if
- * somebody else does, or soon after PVSYNC_HC_GIVE_BACK of the guest itself.
+ * somebody else does, or the guest itself by PVSYNC_HC_GIVE_BACK.
  *
  * Other vCPUs see that this one runs, and send it interrupts that they wait for: who
  * waited for the lock that it has just released goes on, unmaps something, and wants its
- * translations flushed. So borrowed time does not end with an interrupt to take, and
- * not at once when it is given back: a vCPU lingers for pvsync.extend_linger_us, in
- * which it runs as ever and is not told of its loan. If it is in a section again by
- * then, it is as at the loan's begin, with what is left of the time. That is at least
- * half of it: in the second half no vCPU lingers. One that stays for an interrupt
- * after it has given back is told of its loan again, too, and gives back once more.
+ * translations flushed. So borrowed time does not end with an interrupt to take: a vCPU
+ * that stays for one after it has given back is told of its loan again, and gives back
+ * once more. And when it goes, they have to see that, see pvsync_give_back().
  *
  * With the free form, RCU readers and interrupts end without a word, and by the end of
  * the loan the vCPU may well be in its next section. So the timer comes in short steps
@@ -165,7 +157,6 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 	loan->since = now;
 	loan->granted = true;
 	loan->returned = false;
-	loan->lingers = false;
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
 	pvsync_ecs_tell_loan(vcpu, true);
 	set_timer(vcpu, section_time(vcpu, now));
@@ -195,38 +186,33 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	WRITE_ONCE(vm->borrowed, READ_ONCE(vm->borrowed) + ns);
 	pvsync_count_for(vcpu, PVSYNC_extend_ns, ns);
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
-	if (loan->returned || loan->lingers)
+	if (loan->returned)
 		pvsync_count_for(vcpu, PVSYNC_extend_returned, 1);
 }
 
 /**
  * pvsync_give_back - a guest has left its critical sections on borrowed time
- * @vcpu: the vCPU
+ * @vcpu: the vCPU, in this hypercall
  *
  * Without a loan nothing happens: it may have ended just before.
+ *
+ * KVM's steal time record says that a vCPU is preempted only if it left the guest between
+ * two instructions, by its own account: with one half emulated, translations of the guest's
+ * are in use that others would not flush then. Other vCPUs send it their shootdowns instead,
+ * and wait until its next turn, often with a lock. Of this hypercall nothing is left but its
+ * result and the instruction pointer, for which no translation from before is used. So it
+ * counts as over.
  *
  * Context: thread of @vcpu.
  */
 void pvsync_give_back(struct kvm_vcpu *vcpu)
 {
-	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
-	s64 ns = READ_ONCE(pvsync_extend_linger_us) * NSEC_PER_USEC;
-
 	preempt_disable();
-	if (!loan->granted || loan->lingers)
-		goto out;
-	/* Half of the time is for the section that it may be in by then. */
-	ns = min(ns, time_left(vcpu, local_clock()) -
-		     pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC / 2);
-	if (ns > 0) {
-		loan->lingers = true;
-		pvsync_ecs_tell_loan(vcpu, false);
-		set_timer(vcpu, ns);
-	} else {
-		loan->returned = true;
+	if (vcpu->arch.pvsync.loan.granted) {
+		vcpu->arch.pvsync.loan.returned = true;
+		vcpu->arch.at_instruction_boundary = true;
 		ask_for_switch();
 	}
-out:
 	preempt_enable();
 }
 
@@ -249,11 +235,10 @@ static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
 	if (time_left(vcpu, now) <= 0 || !wants_loan(vcpu) ||
-	    !(loan->lingers || may_be_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
+	    !(may_be_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
 	    !pvsync_put_off_switch())
 		return false;
-	if (loan->lingers || loan->returned) {
-		loan->lingers = false;
+	if (loan->returned) {
 		loan->returned = false;
 		pvsync_ecs_tell_loan(vcpu, true);
 		set_timer(vcpu, section_time(vcpu, now));

@@ -42,6 +42,8 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 		return;
 	where = vcpu->arch.pvsync.yielding ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
+	if (!vcpu->arch.at_instruction_boundary)
+		pvsync_count_for(vcpu, PVSYNC_preempt_unmarked, 1);
 	pvsync_hvs_put(vcpu, where);
 	pvsync_ecs_tell(vcpu, true, true);
 }
