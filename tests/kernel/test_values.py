@@ -10,8 +10,8 @@ from tests.kernel.conftest import Host
 
 GUEST = "pvqspinlock-0"
 GLOBAL = "global"
-CHOICES = {"candidate": "hvs", "yield": "strong", "window": "fixed:4096", "pause": "soft",
-           "extend": "ecs"}
+CHOICES = {"candidate": "hvs", "yield": "strong", "mark": "yield", "window": "fixed:4096",
+           "pause": "soft", "extend": "ecs"}
 NUMBERS = {"aple_start": "2048", "aple_min": "1024", "aple_max": "16384", "aple_step": "512",
            "aple_epoch": "20", "extend_us": "200", "extend_cap": "10"}
 """Each file, and a value that it takes."""

@@ -46,7 +46,7 @@ def test_every_parameter_of_the_kernel_is_changed_to_all_its_values() -> None:
     assert set(names) - BUSTED == {*disturb.HOST, *disturb.OFFERS}
     vm = (OVERLAY / "arch/x86/kvm/pvsync/control.c").read_text()
     assert set(re.findall(r"^OWN_(?:CHOICE|NUMBER)\((\w+)\);", vm, re.M)) == set(disturb.OWN)
-    for name in ("candidate", "yield", "extend", "window", "pause"):
+    for name in ("candidate", "yield", "mark", "extend", "window", "pause"):
         (body,) = re.findall(rf"const {name}s\[\] = {{(.*?)}};", host, re.DOTALL)
         ours = [one if isinstance(one, str) else one[0] for one in disturb.HOST[name]]
         assert sorted(re.findall(r'"(.*)"', body)) == sorted(ours)

@@ -41,6 +41,11 @@ static const char * const yields[] = {
 	[PVSYNC_YIELD_STRONG]	= "strong",
 };
 
+static const char * const marks[] = {
+	[PVSYNC_MARK_KVM]	= "kvm",
+	[PVSYNC_MARK_YIELD]	= "yield",
+};
+
 static const char * const extends[] = {
 	[PVSYNC_EXTEND_OFF]	= "off",
 	[PVSYNC_EXTEND_ECS]	= "ecs",
@@ -88,6 +93,11 @@ struct pvsync_choice pvsync_yield_choice = {
 	.name = "yield", .values = yields, .nr = PVSYNC_NR_YIELDS, .chosen = yield_chosen,
 };
 EXPORT_SYMBOL_GPL(pvsync_yield_choice);
+
+struct pvsync_choice pvsync_mark_choice = {
+	.name = "mark", .values = marks, .nr = PVSYNC_NR_MARKS,
+};
+EXPORT_SYMBOL_GPL(pvsync_mark_choice);
 
 struct pvsync_choice pvsync_extend_choice = {
 	.name = "extend", .values = extends, .nr = PVSYNC_NR_EXTENDS, .chosen = extend_chosen,
@@ -325,6 +335,7 @@ static const struct kernel_param_ops choice_ops = {
 
 module_param_cb(candidate, &choice_ops, &pvsync_candidate_choice, 0644);
 module_param_cb(yield, &choice_ops, &pvsync_yield_choice, 0644);
+module_param_cb(mark, &choice_ops, &pvsync_mark_choice, 0644);
 module_param_cb(extend, &choice_ops, &pvsync_extend_choice, 0644);
 module_param_cb(window, &choice_ops, &pvsync_window_choice, 0644);
 module_param_cb(pause, &choice_ops, &pvsync_pause_choice, 0644);

@@ -30,6 +30,13 @@ enum pvsync_yield {
 	PVSYNC_NR_YIELDS
 };
 
+/* pvsync.mark: which vCPUs that lose their CPU are marked as preempted for their guest. */
+enum pvsync_mark {
+	PVSYNC_MARK_KVM,
+	PVSYNC_MARK_YIELD,
+	PVSYNC_NR_MARKS
+};
+
 /* pvsync.extend: whether a vCPU in a critical section may stay for a while. */
 enum pvsync_extend {
 	PVSYNC_EXTEND_OFF,
@@ -108,6 +115,7 @@ extern struct pvsync_number pvsync_extend_cap;
 extern struct pvsync_choice pvsync_extend_choice;
 extern struct pvsync_choice pvsync_candidate_choice;
 extern struct pvsync_choice pvsync_yield_choice;
+extern struct pvsync_choice pvsync_mark_choice;
 extern struct pvsync_choice pvsync_window_choice;
 extern struct pvsync_choice pvsync_pause_choice;
 extern struct pvsync_number pvsync_aple_start;

@@ -272,6 +272,7 @@ struct pvsync_epochs {
  * struct pvsync_vm - the part of a VM
  * @candidate: its own enum pvsync_candidate plus 1; 0 for that of all
  * @yield: its own enum pvsync_yield plus 1; 0 for that of all
+ * @mark: its own enum pvsync_mark plus 1; 0 for that of all
  * @extend: its own enum pvsync_extend plus 1; 0 for that of all
  * @window: its own value of that parameter plus 1; 0 for that of all
  * @pause: its own enum pvsync_pause plus 1; 0 for that of all
@@ -292,6 +293,7 @@ struct pvsync_epochs {
 struct pvsync_vm {
 	u32		candidate;
 	u32		yield;
+	u32		mark;
 	u32		extend;
 	u32		window;
 	u32		pause;

@@ -4,7 +4,7 @@
  * debugfs:
  *
  *	candidate, yield,	a value of the parameter of that name, or "global":
- *	window, pause,		the VM follows /sys/module/pvsync/parameters/
+ *	mark, window, pause,	the VM follows /sys/module/pvsync/parameters/
  *	aple_start, aple_min,
  *	aple_max, aple_step,
  *	aple_epoch, extend,
@@ -119,6 +119,7 @@ DEFINE_SHOW_STORE_ATTRIBUTE(field)
 
 OWN_CHOICE(candidate);
 OWN_CHOICE(yield);
+OWN_CHOICE(mark);
 OWN_CHOICE(extend);
 OWN_CHOICE(window);
 OWN_CHOICE(pause);
@@ -175,6 +176,7 @@ static const struct {
 } files[] = {
 	{ "candidate",	0600, &candidate_fops },
 	{ "yield",	0600, &yield_fops },
+	{ "mark",	0600, &mark_fops },
 	{ "window",	0600, &window_fops },
 	{ "pause",	0600, &pause_fops },
 	{ "aple_start",	0600, &aple_start_fops },

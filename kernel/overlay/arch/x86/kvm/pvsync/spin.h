@@ -88,6 +88,11 @@ static inline int pvsync_yield_of(struct kvm *kvm)
 	return pvsync_choice_of(&pvsync_yield_choice, READ_ONCE(kvm->arch.pvsync.yield));
 }
 
+static inline int pvsync_mark_of(struct kvm *kvm)
+{
+	return pvsync_choice_of(&pvsync_mark_choice, READ_ONCE(kvm->arch.pvsync.mark));
+}
+
 static inline int pvsync_window_of(struct kvm *kvm)
 {
 	return pvsync_choice_of(&pvsync_window_choice, READ_ONCE(kvm->arch.pvsync.window));
