@@ -209,10 +209,8 @@ def run(
             click.echo(line)
         return
     directory = resume or out or _new_directory(chosen.name)
-    if not resume and _in_use(directory):
-        begun = (directory / "manifest.json").exists()
-        again = f"continue there with --resume {directory}, or " if begun else ""
-        raise UsageError(f"{directory} exists and is not empty: {again}name another.")
+    if not resume:
+        _check_new(directory)
     options = runner.Options(
         backend=backend,
         seed=seed,
@@ -243,6 +241,20 @@ def _overrides(
         raise UsageError("Give --observe or --no-observe, not both.")
     return config.Overrides(command=cmd, timeout_s=timeout,
                             observe=False if no_observe else observe, **changes)
+
+
+def _check_new(directory: Path) -> None:
+    """UsageError unless a run can begin there; said before anything is built for it."""
+    if _in_use(directory):
+        begun = (directory / "manifest.json").exists()
+        again = f"continue there with --resume {directory}, or " if begun else ""
+        raise UsageError(f"{directory} exists and is not empty: {again}name another.")
+    above = directory
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise UsageError(f"{directory} cannot be made: {above} is no directory that can be written"
+                         " to; name another with --out.")
 
 
 def _in_use(directory: Path) -> bool:

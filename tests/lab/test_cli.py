@@ -218,6 +218,17 @@ def test_existing_directory_is_left_alone(call: Call, runner: FakeRunner, tmp_pa
     assert call("run", "demo", "--out", "empty")[0] == 0
 
 
+def test_impossible_directory_is_refused_before_anything_is_built(
+    call: Call, runner: FakeRunner, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    status, out, err = call("run", "demo", "--out", "file/a/b")
+    assert (status, out, runner.calls) == (2, "", [])
+    assert err == ("pvsync: file/a/b cannot be made: file is no directory that can be written to;"
+                   " name another with --out.\n")
+    assert call("run", "demo", "--out", "new/a/b")[0] == 0
+
+
 def test_dry_run_runs_nothing(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert call("run", "demo", "--dry-run") == (0, "would run demo\n", "")
     assert not runner.calls and not (tmp_path / "results").exists()
