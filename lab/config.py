@@ -29,6 +29,9 @@ WORKLOADS = paths.LAB / "workloads"
 EXPERIMENTS = paths.LAB / "experiments"
 TEST_VARIANT = "test"
 COMMAND_TIMEOUT_S = 600.0
+MOST_TIMEOUT_S = 500_000
+"""Almost six days. What waits for it counts milliseconds in 31 bits, and kernels that
+check themselves get four times as long."""
 MAX_VMS = 64
 MAX_CPUS = 4096
 WINDOW_MS = (10, 60_000)
@@ -176,8 +179,7 @@ def check_workload(workload: Workload, where: str) -> None:
         raise UsageError(f"{where}: an empty pattern means elapsed time: better = 'lower'.")
     if not workload.command.strip():
         raise UsageError(f"{where}: command is empty.")
-    if not workload.timeout_s > 0:
-        raise UsageError(f"{where}: timeout_s must be above 0.")
+    _check_timeout(workload, f"{where}: timeout_s")
     if not workload.name or "/" in workload.name:
         raise UsageError(f"{where}: the name is no name of a file.")
 
@@ -237,8 +239,12 @@ def _check(experiment: Experiment, where: str) -> None:
     if "kill" in experiment.disturb and alone:
         raise UsageError(f"{where}: kill takes several VMs, and workloads with a neighbour.")
     for workload in experiment.workloads:
-        if not workload.timeout_s > 0:
-            raise UsageError(f"{where}: the timeout must be above 0 seconds.")
+        _check_timeout(workload, f"{where}: the timeout")
+
+
+def _check_timeout(workload: Workload, what: str) -> None:
+    if not 0 < workload.timeout_s <= MOST_TIMEOUT_S:
+        raise UsageError(f"{what} must be above 0 and at most {MOST_TIMEOUT_S} seconds.")
 
 
 def _within(value: int, least: int, most: int, what: str) -> None:

@@ -136,6 +136,8 @@ def test_kernels_of_guests() -> None:
         (Overrides(host_variant="old"), "there is no kernel variant 'old': choose from lab, test,"),
         (Overrides(timeout_s=0.0), "timeout must be above 0"),
         (Overrides(timeout_s=float("nan")), "timeout must be above 0"),
+        (Overrides(timeout_s=float("inf")), "timeout must be above 0 and at most 500000 seconds"),
+        (Overrides(timeout_s=500_001.0, command="true"), "at most 500000 seconds"),
     ],
 )
 def test_bad_overrides(change: Overrides, message: str) -> None:
@@ -230,6 +232,7 @@ def test_broken_experiments(tmp_path: Path, old: str, new: str, message: str) ->
         ("(?P<value>[0-9.]+)", "(?P<value>[0-9.]+", "pattern is no regular expression"),
         ('better = "lower"', 'better = "less"', "better must be one of lower, higher"),
         ("timeout_s = 10", "timeout_s = 0", "timeout_s must be above 0"),
+        ("timeout_s = 10", "timeout_s = 1e12", "timeout_s must be above 0 and at most 500000"),
         ('command = "true"', 'command = ""', "command is empty"),
         ('command = "true"', "", "command is missing"),
         ("timeout_s = 10", 'timeout_s = 10\npaper = "x"', "paper must be one of shoot4u, not 'x'"),
