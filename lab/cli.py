@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 from rich import box
@@ -23,7 +23,7 @@ from rich.text import Text
 
 from lab import config, paths
 from lab.errors import LabError, UsageError
-from lab.model import Experiment, Scheme
+from lab.model import Disturbance, Experiment, Scheme
 from lab.progress import Progress, shown
 
 if TYPE_CHECKING:
@@ -51,6 +51,20 @@ class Names(click.ParamType[tuple[str, ...]]):
         if value and not all(names):
             self.fail(f"'{value}' has an empty name in it", param, ctx)
         return names if value else ()
+
+
+class Disturbances(Names):
+    """kill,restore"""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        names = super().convert(value, param, ctx)
+        known = get_args(Disturbance)
+        for name in names:
+            if name not in known:
+                self.fail(f"'{name}' is not one of {', '.join(known)}", param, ctx)
+        return names
 
 
 class Observing(click.Command):
@@ -175,7 +189,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
               " scheme's own comes first.")
 @click.option("--host-variant", help="The host's, if it is to be another one, such as stock.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
-@click.option("--disturb", type=Names(), help="What is done to guests while they are measured.")
+@click.option("--disturb", type=Disturbances(),
+              help="What is done to guests while they are measured.")
 @click.option("--disturb-ms", type=int, help="When they are killed or restored at the latest.")
 @click.option("--pin/--no-pin", default=None, help="Tie vCPU i of each guest to pCPU i.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
@@ -377,7 +392,7 @@ def shell(
     guest_packages: tuple[str, ...] | None,
 ) -> None:
     """A console inside the host or a guest."""
-    (chosen,) = config.select_schemes([scheme])
+    (chosen,) = config.select_schemes([scheme], "--scheme")
     from lab import shell as console
 
     packages = remembered_packages(guest_packages)
@@ -438,7 +453,7 @@ def _guarded() -> int:
         print(error.format_message(), file=sys.stderr)
         return 2
     except click.ClickException as error:
-        return _say(error.format_message(), 2)
+        return _say(_explained(error), 2)
     except LabError as error:
         return _say(str(error), 2 if isinstance(error, UsageError) else 1, error)
     except (KeyboardInterrupt, click.Abort) as error:
@@ -450,6 +465,15 @@ def _guarded() -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _say(f"{where}{error.strerror or error}", 1, error)
     return 0
+
+
+def _explained(error: click.ClickException) -> str:
+    """What click says; where that is only what is wrong, also where to look."""
+    said = error.format_message()
+    chosen = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    if chosen or not isinstance(error, click.UsageError) or error.ctx is None:
+        return said
+    return f"{said.rstrip('.')} (see `./{error.ctx.command_path} --help`)"
 
 
 def _say(message: str, status: int, error: BaseException | None = None) -> int:

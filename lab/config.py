@@ -36,6 +36,8 @@ MAX_VMS = 64
 MAX_CPUS = 4096
 WINDOW_MS = (10, 60_000)
 MOST_DISTURB_MS = 3_600_000
+GIVEN = ("name", "label")
+"""Keys that no file has: they come from its name, or a table's."""
 NUMBERS = ("vms", "vcpus", "pcpus", "reps", "boots", "guest_mem", "max_repeats", "window_ms",
            "disturb_ms", "pin")
 """What the command line may change in an experiment and is the same in both."""
@@ -82,10 +84,7 @@ def schemes(file: Path = SCHEMES) -> dict[str, Scheme]:
             raise UsageError(f"{_short(file)}: '{name}' must be a table, [{name}].")
         found[name] = _decode(Scheme, table, file, name, name=name, label=name)
         if found[name].variant:
-            try:
-                kconfig.variant(found[name].variant)
-            except UsageError as error:
-                raise UsageError(f"{_short(file)}: scheme {name}: {error}") from None
+            _check_variant(found[name].variant, f"{_short(file)}: scheme {name}")
     return found
 
 
@@ -229,7 +228,7 @@ def _check(experiment: Experiment, where: str) -> None:
     for key, (least, most) in limits.items():
         _within(getattr(experiment, key), least, most, f"{where}: {key}")
     for variant in filter(None, (experiment.variant, experiment.host_variant)):
-        kconfig.variant(variant)
+        _check_variant(variant, where)
     for count in experiment.vms:
         _within(count, 1, MAX_VMS, f"{where}: vms")
     if experiment.window_ms:
@@ -240,6 +239,13 @@ def _check(experiment: Experiment, where: str) -> None:
         raise UsageError(f"{where}: kill takes several VMs, and workloads with a neighbour.")
     for workload in experiment.workloads:
         _check_timeout(workload, f"{where}: the timeout")
+
+
+def _check_variant(name: str, where: str) -> None:
+    try:
+        kconfig.variant(name)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _check_timeout(workload: Workload, what: str) -> None:
@@ -273,7 +279,7 @@ def _decode(kind: type[T], table: Mapping[str, object], file: Path, where: str =
         if key in table:
             raise UsageError(f"{_short(file)}: unknown key '{key}'{place}.")
     try:
-        return decode(kind, {**table, **own}, where=where, strict=strict)
+        return decode(kind, {**table, **own}, where=where, strict=strict, unnamed=GIVEN)
     except DecodeError as error:
         raise UsageError(f"{_short(file)}: {error}.") from None
 

@@ -11,7 +11,7 @@ import json
 import math
 import tomllib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -60,18 +60,20 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     return f", did you mean '{close[0]}'?" if close else ""
 
 
-def decode(kind: type[T], data: object, *, where: str = "", strict: bool = True) -> T:
+def decode(kind: type[T], data: object, *, where: str = "", strict: bool = True,
+           unnamed: Collection[str] = ()) -> T:
     """Make a `kind` (a dataclass) of a mapping.
 
     `where` opens every message. `strict` refuses keys that the dataclass does
     not have; without it they are dropped (a record written by a later version).
+    `unnamed` are keys that such a refusal does not offer, as others may not set them.
     Raises DecodeError.
     """
     if not isinstance(data, Mapping):
         raise DecodeError(f"{where or 'the data'} must be a table, not {_name(data)}")
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     if strict:
-        _refuse_unknown(data, known, where)
+        _refuse_unknown(data, known, [key for key in known if key not in unnamed], where)
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for name, field in known.items():
@@ -83,13 +85,14 @@ def decode(kind: type[T], data: object, *, where: str = "", strict: bool = True)
     return kind(**values)
 
 
-def _refuse_unknown(data: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
+def _refuse_unknown(data: Mapping[Any, Any], known: Collection[str], offered: Collection[str],
+                    where: str) -> None:
     for key in data:
         if key not in known:
             place = f" in {where}" if where else ""
             raise DecodeError(
-                f"unknown key '{key}'{place}{suggest(str(key), known)}"
-                f" (known: {', '.join(known)})"
+                f"unknown key '{key}'{place}{suggest(str(key), offered)}"
+                f" (known: {', '.join(offered)})"
             )
 
 

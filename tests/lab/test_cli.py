@@ -100,8 +100,8 @@ def test_help(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rnu",), "No such command 'rnu'"),
-        (("run",), "Missing argument 'EXPERIMENT'"),
+        (("rnu",), "No such command 'rnu'. Did you mean 'run'? (see `./pvsync --help`)."),
+        (("run",), "Missing argument 'EXPERIMENT' (see `./pvsync run --help`)."),
         (("run", "lcoks"), "did you mean 'locks'?"),
         (("run", "demo", "--schemes", "pmt,tickt"), "did you mean 'ticket'?"),
         (("run", "demo", "--schemes", "pmt,,tas"), "has an empty name in it"),
@@ -113,6 +113,10 @@ def test_help(call: Call) -> None:
         (("run", "demo", "--reps", "0"), "reps must be from 1"),
         (("run", "demo", "--backend", "xen"), "'xen' is not one of 'auto', 'tcg', 'kvm', 'local'"),
         (("run", "demo", "--sceme", "pmt"), "No such option '--sceme'"),
+        (("run", "demo", "--sceme", "pmt"), " (see `./pvsync run --help`)."),
+        (("run", "demo", "--disturb", "kil"), "Invalid value for '--disturb': 'kil' is not one of"
+         " parameters, offers, kill, restore."),
+        (("run", "demo", "--variant", "kasn"), "demo: there is no kernel variant 'kasn'"),
         (("run", "demo", "--window-ms", "9"), "window_ms, unless 0, must be from 10 to 60000"),
         (("run", "demo", "--cmd", ""), "--cmd needs a command"),
         (("run", "demo", "--cmd", "true", "--workload", "hackbench"), "not both"),
@@ -121,7 +125,8 @@ def test_help(call: Call) -> None:
         (("report", "none"), "There is no directory none"),
         (("report",), "Missing argument 'DIR'"),
         (("shell", "gest"), "'gest' is not one of 'host', 'guest'"),
-        (("shell", "--scheme", "pmtt"), "did you mean 'pmt'?"),
+        (("shell", "--scheme", "pmtt"), "pvsync: --scheme: there is no scheme 'pmtt', did you mean"
+         " 'pmt'? (known: "),
         (("shell", "--vcpus", "0"), "0 is not in the range"),
         (("top", "--interval", "0"), "0.0 is not in the range"),
         (("top", "--interval", "soon"), "'soon' is not a valid float"),

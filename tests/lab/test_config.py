@@ -218,6 +218,8 @@ def test_other_guests_may_have_other_arguments() -> None:
         ('"pmt"', '"pmtt"', "mine.toml: there is no scheme 'pmtt', did you mean 'pmt'?"),
         ('"hackbench"', '"nope"', "there is no workload 'nope' (known: burn-beside-burn, "),
         ("boots = 1", "boots = 1 1", "is no valid TOML"),
+        ("boots = 1", "boots = 1\nfoo = 1", "unknown key 'foo' (known: about, schemes, "),
+        ("boots = 1", 'boots = 1\nvariant = "no"', "mine.toml: there is no kernel variant 'no'"),
     ],
 )
 def test_broken_experiments(tmp_path: Path, old: str, new: str, message: str) -> None:
