@@ -138,6 +138,13 @@ def test_cache_that_cannot_be_written(machine: Machine) -> None:
     assert found.returncode == 2 and "cannot be written: set PVSYNC_CACHE" in found.stderr
 
 
+def test_nowhere_for_a_cache(machine: Machine) -> None:
+    machine.python()
+    found = machine.pvsync("list", PVSYNC_CACHE="", HOME="")
+    assert (found.returncode, found.stdout, found.stderr) == (
+        2, "", "pvsync: there is no place for the cache: set HOME or PVSYNC_CACHE.\n")
+
+
 LIST = "# comment\nhere  x  # why\nmissing-a  y  # why\nmissing-b z\n"
 DPKG = '#!/bin/sh\nfor last; do :; done\n[ "$last" = here ] && printf installed\n'
 APT = '#!/bin/sh\necho "apt-get $*" >>"$HOME/log"\n'
