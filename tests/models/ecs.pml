@@ -7,14 +7,12 @@
  *  (a) The words say what the guest is in, whoever interrupts whom between any two
  *      instructions, and wherever its tasks go.
  *  (b) A vCPU that leaves its last section on borrowed time gives it back: it does
- *      not go on with a loan and no section, but where the host lets it linger.
- *  (c) It gives back in no section, once for each time that the host marks its words,
- *      and so not while it lingers, when the host would not mind. When the call
- *      returns it lingers or has no loan.
+ *      not go on with a loan and no section.
+ *  (c) It gives back in no section, at most once per loan, and has no loan when the
+ *      call returns.
  *  (d) One loan until the CPU has been through the scheduler, none while the vCPU
- *      has no CPU; a loan goes on after lingering in a section only. A request to
- *      switch that was put off comes again, each time, and that of a real-time task
- *      is never put off.
+ *      has no CPU; a request to switch that was put off comes again, and that of a
+ *      real-time task is never put off.
  *
  * One guest of VCPUS vCPUs and TASKS tasks, each with ROUNDS sections of any kind.
  * One step is one instruction of the guest. On a vCPU these come between any two:
@@ -24,10 +22,6 @@
  *	task switch	to any task that has no CPU, or to none; if the task has
  *			preemption enabled, and the interrupts are
  *	exit		the host, at any time; while it is out, all of these stand still
- *
- * Time is not in it: of a vCPU that gives back, or is looked at when it lingers, the
- * host may find any time left, and so it may linger more than once per loan. That
- * loans end is in extend.c: their time is counted from their begin.
  *
  * Store buffers do not matter: each word is written by one vCPU and by the host
  * thread that runs it, and an exit empties them. What the scheduler does with its
@@ -58,16 +52,10 @@
  *	LEND_AGAIN	a loan is followed by a loan
  *	KEEP_LOAN	a thread that sleeps keeps its loan
  *	SPINNER_LAST	the wait is counted in the lowest field
- *	NMI_LEFT	NMI handlers give back as well, also when what they
- *			interrupted has looked at the flag and is about to
- *	LINGER_TOLD	the flag stays while the vCPU lingers: it gives back in an
- *			interrupt, and then in what that interrupted
- *	LINGER_MARKED	the flag stays, and the words are marked
- *	LINGER_UNMARKED	they are not marked again when its loan goes on
- *	LINGER_BLIND	its loan goes on without a look for sections
- *	LINGER_FOREVER	and without a timer
  *
- * No error, with the reason:
+ * No errors, with a reason each:
+ *	NMI_LEFT	NMI handlers give back as well: that they leave it to what
+ *			they interrupted is so that the call is made nowhere odd
  *	KEEP_MARK	BORROWED stays set when a loan ends: the next section's end
  *			looks, finds no loan, and clears it
  *
@@ -98,7 +86,6 @@
 
 #define COUNTED(word)		((word) & SECTIONS)
 #define IN_SECTION(word)	(COUNTED(word) != 0)
-#define CLAIMS(c)		(IN_SECTION(stays[c]) || IN_SECTION(moves[c]))
 #define PLUS(word, n)		(((word) + 256 + (n)) & 255)
 
 /* No vCPU, and no task. The vCPU "none" is always out. */
@@ -127,7 +114,6 @@ byte saved[TASKS + 1];
 bool requested[VCPUS];
 bool realtime[VCPUS];
 bool granted[VCPUS];
-bool lingers[VCPUS];
 bool timer[VCPUS];
 
 /* What is true, for the assertions. */
@@ -148,9 +134,9 @@ bool for_nmi[VCPUS];		/* lent for nothing but an NMI handler */
 
 /* (b), wherever a vCPU goes on outside of all that it does at the end of a section. */
 #ifdef NMI_LOANS
-#define NOTICED(c)	assert(!granted[c] || lingers[c] || HELD(c))
+#define NOTICED(c)	assert(!granted[c] || HELD(c))
 #else
-#define NOTICED(c)	assert(!granted[c] || lingers[c] || HELD(c) || for_nmi[c])
+#define NOTICED(c)	assert(!granted[c] || HELD(c) || for_nmi[c])
 #endif
 
 #define NMI_RUNS(c)	(!out[c] && in_nmi[c])
@@ -465,7 +451,6 @@ inline loan_end(c)
 	:: granted[c] ->
 		timer[c] = false;
 		granted[c] = false;
-		lingers[c] = false;
 		for_nmi[c] = false;
 		unmark(c)
 	:: else
@@ -500,7 +485,7 @@ inline put_off_switch(c)
 #endif
 		if
 		:: may -> requested[c] = false; put_off[c] = true
-		:: else -> loan_end(c); switched_away(c)
+		:: else -> switched_away(c)
 		fi
 	}
 }
@@ -528,41 +513,11 @@ inline lend(c)
 #endif
 }
 
-/* It has lingered, and is in a section again. */
-inline lend_on(c)
-{
-	d_step {
-		lingers[c] = false;
-		given[c] = false;
-		for_nmi[c] = nmi_section[c] && !HELD(c);
-		told[c] = true;
-#ifndef LINGER_FOREVER
-		timer[c] = true;
-#endif
-#ifndef LINGER_UNMARKED
-		mark(c);
-#endif
-		may = false
-	}
-}
-
-#ifdef LINGER_BLIND
-#define MAY_GO_ON(c)	lingers[c]
-#else
-#define MAY_GO_ON(c)	(lingers[c] && CLAIMS(c))
-#endif
-
 /* pvsync_extend() */
 inline schedule(c)
 {
 	d_step { WORDS_ARE_TRUE(c) };
 	if
-	:: granted[c] && MAY_GO_ON(c) ->
-		put_off_switch(c);
-		if
-		:: may -> lend_on(c)
-		:: !may
-		fi
 	:: granted[c] ->
 		d_step {
 			loan_end(c);
@@ -570,50 +525,34 @@ inline schedule(c)
 			switched_away(c)
 #endif
 		}
-	:: !granted[c] && CLAIMS(c) ->
+	:: !granted[c] && (IN_SECTION(stays[c]) || IN_SECTION(moves[c])) ->
 		put_off_switch(c);
 		if
 		:: may -> lend(c)
 		:: !may
 		fi
-	:: !granted[c] && !CLAIMS(c) ->
+	:: !granted[c] && !IN_SECTION(stays[c]) && !IN_SECTION(moves[c]) ->
 		d_step { switched_away(c) }
 	fi
-}
-
-inline given_back(c)
-{
-	call[c] = false;
-	assert(!HELD(c) && !nmi_section[c]);
-	assert(!given[c]);
-	given[c] = true
 }
 
 /* PVSYNC_HC_GIVE_BACK */
 inline give_back(c)
 {
-	if
-	:: d_step {
-		granted[c] -> given_back(c);
-		lingers[c] = true;
-		timer[c] = true;
-#ifdef LINGER_MARKED
-		mark(c)
-#else
-#ifndef LINGER_TOLD
-		unmark(c)
-#endif
-#endif
-	   }
-	:: d_step {
-		granted[c] -> given_back(c);
-		called = true;
+	d_step {
+		call[c] = false;
+		if
+		:: granted[c] ->
+			assert(!HELD(c) && !nmi_section[c]);
+			assert(!given[c]);
+			given[c] = true;
+			called = true;
 #ifndef CALL_IGNORED
-		requested[c] = true
+			requested[c] = true
 #endif
-	   }
-	:: d_step { !granted[c] -> call[c] = false }
-	fi
+		:: else
+		fi
+	}
 }
 
 proctype host(byte c)

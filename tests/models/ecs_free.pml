@@ -21,9 +21,6 @@
  * are as interrupts here: neither tells its end. Store buffers do not matter, as the
  * host writes only while the vCPU is out, and an exit empties them.
  *
- * That the host may let a vCPU linger that gives back is not in this model: it goes at
- * once, as in the second half of its time.
- *
  * Mutations, each of which has to be found:
  *	NO_MARK		the host does not write to the preempt count
  *	MARK_RUNNING	it does while the vCPU is in the guest
