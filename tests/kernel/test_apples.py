@@ -40,6 +40,7 @@ def test_every_window_and_choice(lab: Lab) -> None:
         check_window(host(result, scheme), scheme, least, most)
     for scheme in LISTS:
         check_lists(host(result, scheme), scheme)
+    check_marks(host(result, "ple-kvm"), host(result, "ple-kvm-marked"))
     seen = host(result, "aple-friebel")
     assert seen["spin_candidates"] > 0 and seen["yield_attempted"] > 0, seen
     assert not any(seen[name] for name in (*PICKS, "pick_none")), seen
@@ -66,6 +67,12 @@ def check_window(seen: dict[str, int], scheme: str, least: int, most: int) -> No
     if seen["spin_soft"]:
         assert seen["pause_exits"] >= seen["spin_soft"] > 0, f"{scheme}: {seen}"
         assert seen["pause_spins"] > 0 and seen["pause_cycles"] > 0, f"{scheme}: {seen}"
+
+
+def check_marks(plain: dict[str, int], marked: dict[str, int]) -> None:
+    """vCPUs that yield are marked as preempted for their guest where that is on, and only there."""
+    assert plain["yield_unmarked"] == plain["preempt_yielded"] > 0, plain
+    assert marked["preempt_yielded"] > 0 and marked["yield_unmarked"] == 0, marked
 
 
 def check_lists(seen: dict[str, int], scheme: str) -> None:

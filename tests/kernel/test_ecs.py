@@ -93,6 +93,9 @@ def check_claims(result: Result) -> None:
         ended = seen["extend_avoided"] + seen["extend_expired"]
         assert abs(ended - seen["extend_granted"]) <= 8, seen
         assert seen["extend_returned"] <= seen["extend_granted"], seen
+    # Nearly all loans are given back, and who gives back is marked as preempted.
+    seen = host(result, "ecs-count")
+    assert seen["preempt_unmarked"] < seen["extend_returned"] / 2, seen
     assert counter(result.guest_output("ecs-count"), "ecs_given_back") > 0
     watched = host(result, "ecs-count-watch")
     assert sum(watched[f"preempt_{kind}"] for kind in SECTIONS) > 0, watched

@@ -33,6 +33,7 @@ void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
  */
 void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 {
+	bool yields = vcpu->arch.pvsync.yielding;
 	enum pvsync_counter where;
 
 	pvsync_loan_end(vcpu);
@@ -40,10 +41,10 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	pvsync_spin_waits(vcpu);
 	if (!vcpu->preempted)
 		return;
-	where = vcpu->arch.pvsync.yielding ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
+	where = yields ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
 	if (!vcpu->arch.at_instruction_boundary)
-		pvsync_count_for(vcpu, PVSYNC_preempt_unmarked, 1);
+		pvsync_count_for(vcpu, yields ? PVSYNC_yield_unmarked : PVSYNC_preempt_unmarked, 1);
 	pvsync_hvs_put(vcpu, where);
 	pvsync_ecs_tell(vcpu, true, true);
 }
