@@ -10,16 +10,16 @@ from lab.observed import Observation
 COUNT: dict[str, int | None] = {
     "preempt_irq": 1, "preempt_lock": 2, "preempt_reader": 3, "preempt_rcu": 4, "preempt_mutex": 5,
     "preempt_stuck": 10, "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8,
-    "preempt_unknown": 9, "preempt_yielded": 100, "extend_granted": 50, "extend_avoided": 45,
-    "extend_expired": 3, "extend_returned": 40, "extend_denied": 2, "extend_capped": 1,
-    "extend_ns": 4_000_000}
+    "preempt_unknown": 9, "preempt_yielded": 100, "preempt_unmarked": 7, "extend_granted": 50,
+    "extend_avoided": 45, "extend_expired": 3, "extend_returned": 40, "extend_denied": 2,
+    "extend_capped": 1, "extend_ns": 4_000_000}
 
 
 def test_the_kernel_counts_what_is_shown() -> None:
     """The names are those of the kernel's list, and every kind of it is shown."""
     listed = counters.descriptions()
     kinds = {name.removeprefix("preempt_") for name in listed if name.startswith("preempt_")}
-    assert kinds == {*preemptions.KINDS, "yielded"}
+    assert kinds == {*preemptions.KINDS, "yielded", "unmarked"}
     assert set(COUNT) == {name for name in listed if name.startswith(preemptions.COUNTERS)}
 
 
