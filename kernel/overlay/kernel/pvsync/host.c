@@ -44,6 +44,7 @@ static const char * const yields[] = {
 static const char * const marks[] = {
 	[PVSYNC_MARK_KVM]	= "kvm",
 	[PVSYNC_MARK_YIELD]	= "yield",
+	[PVSYNC_MARK_EXIT]	= "exit",
 };
 
 static const char * const extends[] = {

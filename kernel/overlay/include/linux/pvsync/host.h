@@ -34,6 +34,7 @@ enum pvsync_yield {
 enum pvsync_mark {
 	PVSYNC_MARK_KVM,
 	PVSYNC_MARK_YIELD,
+	PVSYNC_MARK_EXIT,
 	PVSYNC_NR_MARKS
 };
 

@@ -179,27 +179,6 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 	WRITE_ONCE(target->arch.pvsync.wanted, true);
 }
 
-/*
- * Have KVM mark a vCPU as preempted for its guest when it loses its CPU before the next
- * entry, as if it had been interrupted between two instructions.
- *
- * KVM leaves out vCPUs that left the guest by anything but an interrupt of the host: with an
- * instruction half emulated, translations of the guest's may be in use, and whoever finds
- * the mark does not wait until they are flushed, but leaves that to the next entry. So a
- * vCPU that yields seems to run: others spin on for its locks, and send it shootdowns that
- * they wait for until its next turn.
- *
- * A yield comes from a PAUSE that is intercepted or from a hypercall that says that the
- * vCPU waits, KVM's, pvsync's, Hyper-V's or Xen's. What these leave to be done is a result in
- * a register and the instruction pointer, or an exit for a debugger; if the instruction has to
- * be read for its length, it is looked up anew. No translation is kept across the yield.
- */
-static void mark_if_preempted(struct kvm_vcpu *me)
-{
-	if (pvsync_mark_of(me->kvm) == PVSYNC_MARK_YIELD)
-		me->arch.at_instruction_boundary = true;
-}
-
 /**
  * pvsync_yield_to - yield to a vCPU, as strongly as the host wants, and note it
  * @target: the vCPU
@@ -225,7 +204,6 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	note_yield(me, target, cpu);
 	if (strong)
 		pvsync_strong_ask(cpu);
-	mark_if_preempted(me);
 
 	start = local_clock();
 	me->arch.pvsync.yielding = true;

@@ -43,7 +43,7 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 		return;
 	where = yields ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
-	if (!vcpu->arch.at_instruction_boundary)
+	if (!pvsync_mark(vcpu))
 		pvsync_count_for(vcpu, yields ? PVSYNC_yield_unmarked : PVSYNC_preempt_unmarked, 1);
 	pvsync_hvs_put(vcpu, where);
 	pvsync_ecs_tell(vcpu, true, true);
