@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,7 @@ def chosen_tree(named: Path | None = None) -> Path:
     if named is not None:
         if not named.exists():
             raise UsageError(f"there is no tree {named}: name an unpacked Linux {RELEASE}y folder")
+        _check_named(named)
         return named.resolve()
     base = read_base()
     if not base.tarball.exists():
@@ -110,12 +112,7 @@ def source(named: Path | None = None, progress: Progress | None = None) -> Sourc
     """
     progress = progress or Silent()
     where = chosen_tree(named)
-    if where.is_dir():
-        _refuse_built(where)
-        version_of(where)
-        identity = folder_identity(where)
-    else:
-        identity = content.file_hash(where)
+    identity = folder_identity(where) if where.is_dir() else content.file_hash(where)
 
     def unpack(target: Path) -> None:
         with progress.stage(f"unpack {where.name}"):
@@ -127,6 +124,21 @@ def source(named: Path | None = None, progress: Progress | None = None) -> Sourc
     if version not in read_base().tested:
         progress.say(f"note: Linux {version} is not among the tested: see `tested` in kernel/BASE")
     return Source(tree, version, identity)
+
+
+def _check_named(tree: Path) -> None:
+    """UsageError when what a user names can be no source, as far as is seen without unpacking."""
+    if tree.is_dir():
+        _refuse_built(tree)
+        version_of(tree)
+        return
+    try:
+        # Of the compressions that tar knows, not all are known to the library.
+        usable = ".tar" in tree.suffixes or tarfile.is_tarfile(tree)
+    except OSError as error:
+        raise UsageError(f"{tree} cannot be read: {error.strerror}") from None
+    if not usable:
+        raise UsageError(f"{tree} is neither a folder nor a tarball of Linux {RELEASE}y")
 
 
 def folder_identity(tree: Path) -> str:

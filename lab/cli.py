@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab import config, paths
+from lab import base, config, paths
 from lab.errors import LabError, UsageError
 from lab.model import Disturbance, Experiment, Scheme
 from lab.progress import Progress, shown
@@ -220,6 +220,8 @@ def run(
     if resume:
         check_resume(resume, chosen, backend)
     if dry_run:
+        if tree:
+            base.chosen_tree(tree)
         for line in runner.dry_run(chosen, backend=backend, seed=seed):
             click.echo(line)
         return

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from lab import preemptions
 from lab.counters import add, each_grown, grown, pairs, ratio
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.model import Preemptions
 
 DEBUGFS = Path("/sys/kernel/debug")
@@ -126,21 +126,21 @@ def read(debugfs: Path = DEBUGFS, proc: Path = PROC) -> dict[str, Reading]:
     except PermissionError as error:
         raise LabError(f"{error.filename} cannot be read: run `pvsync top` as root") from None
     except OSError:
-        raise LabError(_no_kvm(debugfs)) from None
+        raise _no_kvm(debugfs) from None
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _no_kvm(debugfs: Path) -> str:
+def _no_kvm(debugfs: Path) -> LabError:
     """Why there is no folder of KVM."""
     try:
         mounted = any(debugfs.iterdir())
     except PermissionError:
-        return f"{debugfs} cannot be read: run `pvsync top` as root"
+        return LabError(f"{debugfs} cannot be read: run `pvsync top` as root")
     except OSError:
-        return f"there is no folder {debugfs}: give that of debugfs with --debugfs"
+        return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
     if mounted:
-        return f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine"
-    return f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`"
+        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine")
+    return LabError(f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`")
 
 
 def _reading(folder: Path, proc: Path) -> Reading | None:

@@ -237,6 +237,8 @@ def test_impossible_directory_is_refused_before_anything_is_built(
 def test_dry_run_runs_nothing(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert call("run", "demo", "--dry-run") == (0, "would run demo\n", "")
     assert not runner.calls and not (tmp_path / "results").exists()
+    status, out, err = call("run", "demo", "--dry-run", "--tree", "missing")
+    assert (status, out) == (2, "") and "there is no tree missing" in err
 
 
 def test_interrupted(call: Call, runner: FakeRunner) -> None:

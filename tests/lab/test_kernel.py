@@ -243,6 +243,9 @@ def test_usage_errors(tree: Path, tmp_path: Path) -> None:
         kernel.build(extra_fragments=["missing"], tree=tree)
     with pytest.raises(UsageError, match="there is no tree"):
         kernel.build(tree=tmp_path / "missing")
+    (tmp_path / "notes").write_text("VERSION = 6\n")
+    with pytest.raises(UsageError, match="neither a folder nor a tarball of Linux"):
+        kernel.build(tree=tmp_path / "notes")
     (tree / ".config").write_text("")
     with pytest.raises(UsageError, match="has been built in"):
         kernel.build(tree=tree)

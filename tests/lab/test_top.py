@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from lab import cli, paths, preemptions, top
-from lab.errors import LabError
+from lab.errors import LabError, UsageError
 from lab.top import Reading, Row
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{}\n"
@@ -128,13 +128,15 @@ def test_what_has_ended_or_is_damaged(host: Host) -> None:
 
 
 def test_errors_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(debugfs: Path) -> str:
+    def said(debugfs: Path, kind: type[LabError] = LabError) -> str:
         with pytest.raises(LabError) as caught:
             next(top.views(debugfs, tmp_path / "proc", 1, lambda _: None))
+        assert type(caught.value) is kind
         return str(caught.value)
 
     debugfs = tmp_path / "debug"
-    assert said(debugfs) == f"there is no folder {debugfs}: give that of debugfs with --debugfs"
+    missing = said(debugfs, UsageError)
+    assert missing == f"there is no folder {debugfs}: give that of debugfs with --debugfs"
     debugfs.mkdir()
     assert said(debugfs) == f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`"
     (debugfs / "tracing").mkdir()
