@@ -7,12 +7,13 @@
  *  (a) The words say what the guest is in, whoever interrupts whom between any two
  *      instructions, and wherever its tasks go.
  *  (b) A vCPU that leaves its last section on borrowed time gives it back: it does
- *      not go on with a loan and no section.
- *  (c) It gives back in no section, at most once per loan, and has no loan when the
- *      call returns.
+ *      not go on with a loan and no section, but with an interrupt to take.
+ *  (c) It gives back in no section, once for each time that the host tells it of its
+ *      loan, and when the call returns it has none or was told of it again. The host
+ *      does not take it for one that has given back when it is in a section again.
  *  (d) One loan until the CPU has been through the scheduler, none while the vCPU
- *      has no CPU; a request to switch that was put off comes again, and that of a
- *      real-time task is never put off.
+ *      has no CPU; a request to switch that was put off comes again, each time, and
+ *      that of a real-time task is never put off.
  *
  * One guest of VCPUS vCPUs and TASKS tasks, each with ROUNDS sections of any kind.
  * One step is one instruction of the guest. On a vCPU these come between any two:
@@ -22,6 +23,10 @@
  *	task switch	to any task that has no CPU, or to none; if the task has
  *			preemption enabled, and the interrupts are
  *	exit		the host, at any time; while it is out, all of these stand still
+ *
+ * With interrupts, the host may find one to be taken whenever it looks, and lend for
+ * it, or let a vCPU stay that has a loan, given back or not. Time is not in the model:
+ * there may be any left, and so a vCPU may stay any number of times.
  *
  * Store buffers do not matter: each word is written by one vCPU and by the host
  * thread that runs it, and an exit empties them. What the scheduler does with its
@@ -52,6 +57,11 @@
  *	LEND_AGAIN	a loan is followed by a loan
  *	KEEP_LOAN	a thread that sleeps keeps its loan
  *	SPINNER_LAST	the wait is counted in the lowest field
+ *	STAY_UNMARKED	a vCPU has given back and stays for an interrupt, and its
+ *			words are not marked again
+ *	STAY_RETURNED	it still counts as one that has given back
+ *	STAY_FOREVER	nothing makes the request again when a vCPU stays
+ *	STAY_BLIND	it stays without an interrupt to take
  *
  * No errors, with a reason each:
  *	NMI_LEFT	NMI handlers give back as well: that they leave it to what
@@ -62,7 +72,6 @@
  * Not covered:
  *	NMI_LOANS	time lent for the section of an NMI handler alone is not
  *			given back: it ends by the timer
- *	a loan, or more of it, for an interrupt that is to be taken
  */
 #ifndef VCPUS
 #define VCPUS	1
@@ -86,6 +95,7 @@
 
 #define COUNTED(word)		((word) & SECTIONS)
 #define IN_SECTION(word)	(COUNTED(word) != 0)
+#define CLAIMS(c)		(IN_SECTION(stays[c]) || IN_SECTION(moves[c]))
 #define PLUS(word, n)		(((word) + 256 + (n)) & 255)
 
 /* No vCPU, and no task. The vCPU "none" is always out. */
@@ -114,6 +124,7 @@ byte saved[TASKS + 1];
 bool requested[VCPUS];
 bool realtime[VCPUS];
 bool granted[VCPUS];
+bool returned[VCPUS];
 bool timer[VCPUS];
 
 /* What is true, for the assertions. */
@@ -125,6 +136,7 @@ bool put_off[VCPUS];
 bool lent[VCPUS];
 bool given[VCPUS];
 bool for_nmi[VCPUS];		/* lent for nothing but an NMI handler */
+bool for_irq[VCPUS];		/* lent for an interrupt that is still to be taken */
 
 #define HELD(c)		(sections[c] != 0 || held[whose[c]] != 0)
 
@@ -134,9 +146,9 @@ bool for_nmi[VCPUS];		/* lent for nothing but an NMI handler */
 
 /* (b), wherever a vCPU goes on outside of all that it does at the end of a section. */
 #ifdef NMI_LOANS
-#define NOTICED(c)	assert(!granted[c] || HELD(c))
+#define NOTICED(c)	assert(!granted[c] || HELD(c) || for_irq[c])
 #else
-#define NOTICED(c)	assert(!granted[c] || HELD(c) || for_nmi[c])
+#define NOTICED(c)	assert(!granted[c] || HELD(c) || for_irq[c] || for_nmi[c])
 #endif
 
 #define NMI_RUNS(c)	(!out[c] && in_nmi[c])
@@ -329,7 +341,11 @@ proctype irq(byte c)
 	REGISTERS;
 
 end:	do
-	:: d_step { TASK_RUNS(c) && !irqs_off[c] -> in_irq[c] = true; irqs_off[c] = true };
+	:: d_step {
+		TASK_RUNS(c) && !irqs_off[c] -> in_irq[c] = true;
+		irqs_off[c] = true;
+		for_irq[c] = false
+	   };
 	   ENTER(IRQ_RUNS(c), c, stays, sections[c]);
 	   if
 	   :: ENTER(IRQ_RUNS(c), c, stays, sections[c]);
@@ -452,6 +468,7 @@ inline loan_end(c)
 		timer[c] = false;
 		granted[c] = false;
 		for_nmi[c] = false;
+		for_irq[c] = false;
 		unmark(c)
 	:: else
 	fi
@@ -464,6 +481,7 @@ inline switched_away(c)
 	requested[c] = false;
 	realtime[c] = false;
 	put_off[c] = false;
+	returned[c] = false;
 	lent[c] = false
 }
 
@@ -485,19 +503,20 @@ inline put_off_switch(c)
 #endif
 		if
 		:: may -> requested[c] = false; put_off[c] = true
-		:: else -> switched_away(c)
+		:: else -> loan_end(c); switched_away(c)
 		fi
 	}
 }
 
-inline lend(c)
+inline lend(c, interrupt)
 {
 	d_step {
 		assert(!lent[c]);
 		lent[c] = true;
 		given[c] = false;
 		granted[c] = true;
-		for_nmi[c] = !HELD(c);
+		for_irq[c] = interrupt;
+		for_nmi[c] = !HELD(c) && !interrupt;
 		told[c] = true;
 #ifndef NO_TIMER
 		timer[c] = true;
@@ -513,11 +532,52 @@ inline lend(c)
 #endif
 }
 
+/* keep_loan(), with an interrupt to take */
+inline stay(c)
+{
+	d_step {
+		if
+		:: returned[c] ->
+#ifndef STAY_RETURNED
+			returned[c] = false;
+#endif
+			given[c] = false;
+#ifndef STAY_BLIND
+			for_irq[c] = true;
+#endif
+			for_nmi[c] = false;
+			told[c] = true;
+#ifndef STAY_UNMARKED
+			mark(c)
+#endif
+		:: else
+		fi;
+#ifndef STAY_FOREVER
+		timer[c] = true;
+#endif
+		may = false
+	}
+}
+
 /* pvsync_extend() */
 inline schedule(c)
 {
-	d_step { WORDS_ARE_TRUE(c) };
+	d_step { WORDS_ARE_TRUE(c); assert(!returned[c] || !CLAIMS(c)) };
 	if
+#ifdef IRQ
+	:: granted[c] ->
+		put_off_switch(c);
+		if
+		:: may -> stay(c)
+		:: !may
+		fi
+	:: !granted[c] && !CLAIMS(c) ->
+		put_off_switch(c);
+		if
+		:: may -> lend(c, true)
+		:: !may
+		fi
+#endif
 	:: granted[c] ->
 		d_step {
 			loan_end(c);
@@ -525,13 +585,13 @@ inline schedule(c)
 			switched_away(c)
 #endif
 		}
-	:: !granted[c] && (IN_SECTION(stays[c]) || IN_SECTION(moves[c])) ->
+	:: !granted[c] && CLAIMS(c) ->
 		put_off_switch(c);
 		if
-		:: may -> lend(c)
+		:: may -> lend(c, false)
 		:: !may
 		fi
-	:: !granted[c] && !IN_SECTION(stays[c]) && !IN_SECTION(moves[c]) ->
+	:: !granted[c] && !CLAIMS(c) ->
 		d_step { switched_away(c) }
 	fi
 }
@@ -546,7 +606,7 @@ inline give_back(c)
 			assert(!HELD(c) && !nmi_section[c]);
 			assert(!given[c]);
 			given[c] = true;
-			called = true;
+			returned[c] = true;
 #ifndef CALL_IGNORED
 			requested[c] = true
 #endif
@@ -557,7 +617,7 @@ inline give_back(c)
 
 proctype host(byte c)
 {
-	bool may = false, called = false;
+	bool may = false;
 #ifdef MARK_RUNNING
 	bool late = false;
 	byte was = 0;
@@ -579,9 +639,8 @@ end:	do
 		out[c] && !call[c] && !requested[c] ->
 		assert(!realtime[c]);
 		assert(!put_off[c] || (granted[c] && timer[c]));
-		assert(!called || !granted[c]);
+		assert(!given[c] || !granted[c]);
 		WORDS_ARE_TRUE(c);
-		called = false;
 		out[c] = false
 	   }
 #ifdef MARK_RUNNING

@@ -21,6 +21,9 @@
  * are as interrupts here: neither tells its end. Store buffers do not matter, as the
  * host writes only while the vCPU is out, and an exit empties them.
  *
+ * Loans for interrupts that are to be taken are in ecs.pml only, and so are vCPUs that
+ * have given back and stay for one: here they go.
+ *
  * Mutations, each of which has to be found:
  *	NO_MARK		the host does not write to the preempt count
  *	MARK_RUNNING	it does while the vCPU is in the guest
