@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
 EXAMPLES_PER_S = 5
 """For each of the properties of the lab's parsers, all together: about so many take a second."""
+BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
+"""A search uses one CPU; what the tests print is shown when all are done."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -73,7 +75,8 @@ def stages() -> list[Stage]:
         Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300),
         Stage("mypy", (python, "-m", "mypy"), "status", 900),
         Stage("lab", (python, "-m", "pytest", "tests/lab"), "pytest"),
-        Stage("models", (python, "-m", "pytest", "-s", "tests/models"), "pytest", whole=True),
+        Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models"), "pytest",
+              whole=True),
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),

@@ -3,8 +3,6 @@
 
 import re
 
-import pytest
-
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.hypercalls import (
     EINVAL,
@@ -81,13 +79,3 @@ def check_host(result: Result) -> None:
     assert throttled["spin_throttled"] > 10 * throttled["spin_events"] > 0
     refused = result.cell("help-refused", 2)["observed"]["host"]
     assert refused["spin_events"] == 0, "a host without helping was helping"
-
-
-@pytest.mark.parametrize(
-    ("scheme", "parameter"), [("help-own-wrong", "vm.yield"), ("help-global-wrong", "candidate")]
-)
-def test_wrong_value_of_a_host_parameter(lab: Lab, scheme: str, parameter: str) -> None:
-    result = lab(str(HERE / "helping.toml"), "--schemes", scheme, "--vms", "1")
-    assert result.status == 1, result.output
-    said = f"host parameter {parameter} of scheme {scheme} cannot be set: [Errno 22]"
-    assert said in result.output

@@ -79,7 +79,8 @@ def test_every_parameter_value(lab: Lab) -> None:
 
 
 def test_broken_lock_is_caught(lab: Lab) -> None:
-    result = lab("busted")
+    # It hangs, and 20 s of torture take no minute.
+    result = lab("busted", "--timeout", "80")
     assert result.status == 1, result.output
     assert not result.summary["valid"]
     assert len(result.cell("ticket")["values"]) == 1, "the good lock must pass beside it"

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A VM's own parameters, in debugfs: what is no value is refused, and changes nothing."""
+"""Host parameters, all VMs' and a VM's own: what is no value is refused, and changes nothing."""
 
 import time
 
 import pytest
 
 from lab.control import Control, Refused
-from tests.kernel.conftest import Host
+from tests.kernel.conftest import HERE, Host, Lab
 
 GUEST = "pvqspinlock-0"
 GLOBAL = "global"
-CHOICES = {"candidate": "hvs", "yield": "strong", "mark": "yield", "window": "fixed:4096",
+CHOICES = {"candidate": "hvs", "yield": "strong", "mark": "exit", "window": "fixed:4096",
            "pause": "soft", "extend": "ecs"}
 NUMBERS = {"aple_start": "2048", "aple_min": "1024", "aple_max": "16384", "aple_step": "512",
            "aple_epoch": "20", "extend_us": "200", "extend_cap": "10"}
@@ -22,6 +22,16 @@ NO_CHOICE = ("0", "1", "hv", "hvsx", "fixed", "fixed:", "fixed:-1", "fixed:127",
              "fixed:0x1000", "fixed:fixed:4096")
 NO_NUMBER = ("0x200", "1e3", "1.5", "4294967295", "4294967296", "18446744073709551617", "5 5",
              "--5", "kvm", "+")
+
+WRONG = {
+    "help-own-wrong": ("vm.yield", "yield"),
+    "help-global-wrong": ("candidate", "candidate"),
+    "window-wrong": ("window", "window (fixed:N)"),
+    "window-unknown": ("window", "window"),
+    "aple-min-wrong": ("vm.aple_min", "aple_min"),
+    "pause-unknown": ("pause", "pause"),
+}
+"""Schemes with a wrong value, the parameter, and what the host's log calls it."""
 
 
 def shown(control: Control, name: str) -> str:
@@ -56,3 +66,17 @@ def test_wrong_values_change_nothing(host: Host) -> None:
         # Two places say so, each at most ten times in five seconds.
         most = 20 * ((time.monotonic() - began) / 5 + 2)
         assert 0 < log.count("does not have that value") <= most
+
+
+def test_schemes_with_wrong_values(lab: Lab) -> None:
+    """Each is refused, with the reason, and said in the host's log as often as it was tried."""
+    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(WRONG), "--vms", "1")
+    assert result.status == 1, result.output
+    logs = "".join(log.read_text(errors="replace")
+                   for log in result.directory.glob("boots/*/host-console.log"))
+    for scheme, (parameter, name) in WRONG.items():
+        said = f"host parameter {parameter} of scheme {scheme} cannot be set: [Errno 22]"
+        assert said in result.output
+        tried = (result.directory / "runs.jsonl").read_text().count(said)
+        line = f"pvsync: {name} does not have that value, it stays as it is; use "
+        assert logs.count(line) == tried > 0, f"{scheme}: {logs}"
