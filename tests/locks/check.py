@@ -32,6 +32,11 @@ BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan", "gcc-tsan", "clang-tsan")
 LOCKS = ("ticket", "pmt", "pmt-add", "qspin")
 BROKEN = ("busted", "kbusted")
 RUNNERS = ("unit", "order", "stress")
+SECTIONS = "sections"
+"""What holders count, which is the same for all locks."""
+NOTICE = ("gcc/unit-pmt", "gcc/sections", "gcc/order-pmt", "gcc/stress-pmt",
+          "clang-tsan/stress-pmt")
+"""Who looks for what is wrong with a mutant."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,13 @@ def runners(build: str) -> tuple[str, ...]:
 
 
 def programs() -> Iterator[str]:
-    """All BUILD/RUNNER-LOCK, in the order in which they run."""
+    """All BUILD/RUNNER-LOCK and BUILD/SECTIONS, in the order in which they run."""
     for build in BUILDS:
         for runner in runners(build):
             for lock in (*LOCKS, *BROKEN):
                 yield f"{build}/{runner}-{lock}"
+        if not build.endswith("-tsan"):
+            yield f"{build}/{SECTIONS}"
 
 
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str]) -> str | None:
@@ -112,7 +119,7 @@ def check(folder: Path, variables: Sequence[str]) -> tuple[int, int]:
     if error:
         print(error, "the build failed", sep="")
         return 0, 1
-    broken = [name.rsplit("-", 1)[1] in BROKEN for name in names]
+    broken = [name.rpartition("-")[2] in BROKEN for name in names]
     passed = failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         outcomes = pool.map(
@@ -172,7 +179,7 @@ def try_mutant(mutant: Mutant, base: Path) -> Verdict:
         problem = mutate(mutant, overlay, folder)
         if problem:
             return Verdict(False, f"NOT TRIED: {problem}")
-        for target in ("gcc/unit-pmt", "gcc/order-pmt", "gcc/stress-pmt", "clang-tsan/stress-pmt"):
+        for target in NOTICE:
             error = make([target], folder, [f"OVERLAY={overlay}", "WERROR="])
             if error:
                 return Verdict(False, f"NOT TRIED, it does not compile:\n{error}")

@@ -173,11 +173,14 @@ do {										\
 	true;									\
 })
 
-/* All registers are kept, so that code with a section in it need not make room. */
+/*
+ * All registers are kept but the one for results, which PV_CALLEE_SAVE_REGS_THUNK()
+ * does not save, so that code with a section in it need not make room.
+ */
 static __always_inline void __pvsync_ecs_left(void)
 {
 	asm volatile("call __raw_callee_save_pvsync_ecs_left"
-		     : ASM_CALL_CONSTRAINT : : "memory");
+		     : ASM_CALL_CONSTRAINT : : "rax", "memory");
 }
 
 /**
