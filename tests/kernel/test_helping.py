@@ -41,6 +41,7 @@ SAID = {
     "pmt-help": "the host is asked for help after",
     "ticket-help-kvm": "the host is asked for help after",
     "help-own": "the host is asked for help after",
+    "help-unwoken": "the host is asked for help after",
     "help-wrong": "pvsync.help=sometimes is not a number of cycles above 0, auto or off",
     "help-pv": "pvsync.help= has no effect here: long waits do not spin",
     "help-dedicated": "pvsync.help=auto has no effect here: the host dedicates CPUs",
@@ -62,7 +63,7 @@ def test_every_form_of_help(lab: Lab) -> None:
         assert line in output, f"{scheme}: {output}"
         wanted = dict.fromkeys(OFFERED, ENOSYS) if scheme == "help-refused" else OFFERED
         assert answers(output) == wanted, f"{scheme}: {output}"
-    for scheme in ("ticket-help", "qspinlock-help"):
+    for scheme in ("ticket-help", "qspinlock-help", "help-unwoken"):
         assert asked(result.guest_output(scheme)) > 0, f"{scheme} never asked for help"
     for scheme in ("help-wrong", "help-pv", "help-dedicated", "help-refused"):
         assert asked(result.guest_output(scheme)) == 0, f"{scheme} asked for help"

@@ -34,4 +34,15 @@
 
 #define cpu_relax()			pvsync_relax()
 
+/* The loop of the kernel's own has been compiled before, with the plain cpu_relax(). */
+static bool helped_virt_spin_lock(struct qspinlock *lock)
+{
+	if (!static_branch_likely(&virt_spin_lock_key))
+		return false;
+	pvsync_helped_tas_slowpath(lock, 0);
+	return true;
+}
+
+#define virt_spin_lock			helped_virt_spin_lock
+
 #include "../locking/qspinlock.c"
