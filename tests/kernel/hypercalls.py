@@ -2,6 +2,7 @@
 """Hypercalls made on purpose by the guest module hypercall_torture, and their answers."""
 
 import re
+from collections.abc import Iterator
 
 ENOSYS, EINVAL = -1000, -22
 HELP, FEATURES, TLB, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x70760002, 0x7076FFFF, 0x7076
@@ -31,12 +32,23 @@ def command(wanted: Call, *, cpus: int = 0) -> str:
     )
 
 
+def said(output: str) -> Iterator[tuple[Call, int, int, int]]:
+    """Each second's call, how often it was made, the first answer, and how many others came."""
+    for number, a0, a1, a2, a3, calls, answer, others in ANSWER.findall(output):
+        key = (int(number, 16), int(a0, 16), int(a1, 16), int(a2, 16), int(a3, 16))
+        yield key, int(calls), int(answer), int(others)
+
+
 def answers(output: str, at_least: int = 100) -> dict[Call, int]:
     """What the calls got; all calls of one kind must have got the same."""
     found: dict[Call, int] = {}
-    for number, a0, a1, a2, a3, calls, answer, others in ANSWER.findall(output):
-        assert int(calls) >= at_least, output
-        assert int(others) == 0, output
-        key = (int(number, 16), int(a0, 16), int(a1, 16), int(a2, 16), int(a3, 16))
-        assert found.setdefault(key, int(answer)) == int(answer), output
+    for key, calls, answer, others in said(output):
+        assert calls >= at_least, output
+        assert others == 0, output
+        assert found.setdefault(key, answer) == answer, output
     return found
+
+
+def times(output: str, wanted: Call) -> int:
+    """How often a call was made, by all guests."""
+    return sum(calls for key, calls, _answer, _others in said(output) if key == wanted)

@@ -6,16 +6,18 @@ import re
 import pytest
 
 from tests.kernel.conftest import HERE, Lab, Result
-from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command
+from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command, times
 
 ONE_PAGE = 1 << 32
 MANY_PAGES = 0xFFFFFFFF << 32
 SIZE_4K, SIZE_2M = 12, 21
+BY_ADDRESS = call(TLB, 3, 0, ONE_PAGE, 0x400000 | SIZE_4K)
+"""The only call below that is flushed by address; huge pages are not."""
 OFFERED = {
     call(TLB): 0,
     call(TLB, 1): 0,
     call(TLB, 3): 0,
-    call(TLB, 3, 0, ONE_PAGE, 0x400000 | SIZE_4K): 0,
+    BY_ADDRESS: 0,
     call(TLB, 3, 0, 33 * ONE_PAGE, 0x400000 | SIZE_2M): 0,
     call(TLB, 3, 0, MANY_PAGES, SIZE_4K): 0,
     call(TLB, 1 << 63): EINVAL,
@@ -92,10 +94,15 @@ def test_every_form_of_shootdown(lab: Lab) -> None:
 def test_hypercall_with_any_argument(lab: Lab) -> None:
     """Unknown vCPUs and absurd ranges get an error, called from all CPUs in a loop."""
     result = lab(
-        str(HERE / "shootdown.toml"), "--schemes", "tlb-shoot4u,tlb-refused", "--cmd", HOSTILE
-    )
+        str(HERE / "shootdown.toml"), "--schemes", "tlb-shoot4u,tlb-refused", "--observe",
+        "--cmd", HOSTILE,
+    )  # fmt: skip
     assert result.status == 0, result.output
-    assert answers(result.guest_output("tlb-shoot4u")) == OFFERED
+    output = result.guest_output("tlb-shoot4u")
+    assert answers(output) == OFFERED
+    flushed = result.cell("tlb-shoot4u", 2)["observed"]["host"]
+    # For both targets, and what the guests flush besides.
+    assert 0 < flushed["tlb_pages"] < 3 * times(output, BY_ADDRESS) + 10_000, flushed
     assert answers(result.guest_output("tlb-refused")) == dict.fromkeys(OFFERED, ENOSYS)
 
 

@@ -51,6 +51,10 @@
  * which holds back an interrupt, but not the host: so page tables are freed by
  * RCU from the first one on, as with kvmtlb.
  *
+ * Huge pages. The host is asked for a full flush as well: where it has no huge page
+ * below the guest's, the TLB has pieces of it, and INVLPG for any address of the
+ * page drops them all, while a flush of one address need not drop the others.
+ *
  * Kernel addresses. flush_tlb_kernel_range() and flush_tlb_all() ask for a full
  * flush, global translations included: after vmalloc has put a huge page in the
  * place of a table, one INVLPG is to empty the paging-structure caches for the
@@ -176,13 +180,10 @@ static void set_range(struct group *group, const struct flush_tlb_info *info)
 {
 	unsigned long start = info->start & PAGE_MASK;
 
-	if (info->end == TLB_FLUSH_ALL || info->freed_tables ||
-	    (info->stride_shift != PAGE_SHIFT && info->stride_shift != PMD_SHIFT &&
-	     info->stride_shift != PUD_SHIFT))
+	if (info->end == TLB_FLUSH_ALL || info->freed_tables || info->stride_shift != PAGE_SHIFT)
 		return;
-	group->where = DIV_ROUND_UP(info->end - start, 1UL << info->stride_shift)
-		       << PVSYNC_TLB_PAGES_SHIFT;
-	group->what = start | info->stride_shift;
+	group->where = DIV_ROUND_UP(info->end - start, PAGE_SIZE) << PVSYNC_TLB_PAGES_SHIFT;
+	group->what = start | PAGE_SHIFT;
 }
 
 /*

@@ -29,15 +29,13 @@ struct kvm_vcpu;
 #define PVSYNC_TLB_RANGES	8
 
 /**
- * struct pvsync_tlb_range - pages to flush
+ * struct pvsync_tlb_range - pages of PAGE_SIZE to flush
  * @start: address of the first
  * @pages: how many
- * @shift: log2 of their size
  */
 struct pvsync_tlb_range {
 	u64		start;
 	u32		pages;
-	u32		shift;
 };
 
 /**
@@ -78,7 +76,7 @@ struct pvsync_told {
 
 /**
  * struct pvsync_shared - what a vCPU shares with the host
- * @form: of its claims, PVSYNC_ECS_COUNT or PVSYNC_ECS_FREE; 0 if it shares nothing
+ * @form: of its claims, as in PVSYNC_ECS_FORM_MASK; 0 if it shares nothing
  * @record: where its struct pvsync_ecs is
  * @preempt_count: where its preempt count is; this and the rest if it is free
  * @task: where its pointer to the running task is, if it has told

@@ -58,6 +58,9 @@
  * INVLPG does, and what a full flush costs the guest is to load its translations
  * again through two dimensions of page tables. Never by address:
  *
+ * - huge pages: what the TLB has of one that the host maps by smaller ones is in
+ *   pieces. INVLPG drops them all for any of their addresses; INVVPID and INVLPGA do
+ *   not say so;
  * - where a vCPU runs a guest of its own: the translations meant are those of
  *   the outer one, which its address space identifier may not show now;
  * - on AMD processors if the guest uses PCIDs. Its kernel expects the address to
@@ -223,7 +226,7 @@ static void flush_ranges(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
 
 		for (page = 0; page < range->pages; page++)
 			kvm_x86_call(flush_tlb_gva)(vcpu, range->start +
-						    ((u64)page << range->shift));
+						    ((u64)page << PAGE_SHIFT));
 	}
 	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
 }
@@ -288,20 +291,24 @@ static enum pvsync_counter state_of(struct kvm_vcpu *target)
 static bool parse_range(struct kvm_vcpu *me, u64 where, u64 what,
 			struct pvsync_tlb_range *range)
 {
+	u32 shift = what & PVSYNC_TLB_SIZE_MASK;
 	u64 size;
 
 	range->pages = where >> PVSYNC_TLB_PAGES_SHIFT;
-	range->shift = what & PVSYNC_TLB_SIZE_MASK;
 	range->start = what & ~PVSYNC_TLB_SIZE_MASK;
 	if (!range->pages)
 		return !what;
-	if (range->shift != PAGE_SHIFT && range->shift != PMD_SHIFT && range->shift != PUD_SHIFT)
+	if (shift != PAGE_SHIFT && shift != PMD_SHIFT && shift != PUD_SHIFT)
 		return false;
 	/* 32 bits and 30 bits: no overflow. */
-	size = (u64)range->pages << range->shift;
-	return range->start + size - 1 > range->start &&
-	       !is_noncanonical_invlpg_address(range->start, me) &&
-	       !is_noncanonical_invlpg_address(range->start + size - 1, me);
+	size = (u64)range->pages << shift;
+	if (range->start + size - 1 <= range->start ||
+	    is_noncanonical_invlpg_address(range->start, me) ||
+	    is_noncanonical_invlpg_address(range->start + size - 1, me))
+		return false;
+	if (shift != PAGE_SHIFT)
+		range->pages = 0;
+	return true;
 }
 
 static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, unsigned long *targets)
