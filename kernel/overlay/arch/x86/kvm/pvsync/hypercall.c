@@ -27,6 +27,10 @@ static unsigned long features(struct kvm_vcpu *vcpu)
  * @a2: its third argument
  * @a3: its fourth argument
  *
+ * Where the host's admin has switched them off, a guest's call with its record at
+ * least ends what it shared before: it may be the call that takes it back, and the
+ * memory another kernel's soon.
+ *
  * Context: thread of @vcpu, may sleep.
  *
  * Return: what the guest gets: 0 or a bit mask, -KVM_ENOSYS for a number that is
@@ -35,8 +39,11 @@ static unsigned long features(struct kvm_vcpu *vcpu)
 unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
 			       unsigned long a1, unsigned long a2, unsigned long a3)
 {
-	if (!READ_ONCE(pvsync_hypercalls))
+	if (!READ_ONCE(pvsync_hypercalls)) {
+		if (nr == PVSYNC_HC_ECS)
+			pvsync_ecs_forget(vcpu);
 		return -KVM_ENOSYS;
+	}
 
 	switch (nr) {
 	case PVSYNC_HC_FEATURES:
