@@ -406,7 +406,9 @@ static long share_record(void)
 	unsigned long nesting = nesting_offset();
 	u64 count, task = 0, memory = 0;
 
-	if (form != PVSYNC_ECS_FREE)
+	if (form == PVSYNC_ECS_OFF)
+		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_SILENT, 0, 0, 0);
+	if (form == PVSYNC_ECS_COUNT)
 		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_COUNT, 0, 0, 0);
 	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.preempt_count));
 	if (nesting) {

@@ -56,6 +56,7 @@
 #define PVSYNC_ECS_SIZE		128
 #define PVSYNC_ECS_COUNT	1
 #define PVSYNC_ECS_FREE		2
+#define PVSYNC_ECS_SILENT	3	/* none: the record is for what the host has to say */
 #define PVSYNC_ECS_FORM_MASK	3UL
 #define PVSYNC_ECS_TASK_MASK	((1UL << 30) - 1)
 

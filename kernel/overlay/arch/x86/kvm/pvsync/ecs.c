@@ -58,6 +58,12 @@ static bool reachable(struct kvm_vcpu *vcpu)
 	return vcpu->arch.pvsync.ecs.form && current->mm == vcpu->kvm->mm;
 }
 
+/* Whether its record says anything about it. */
+static bool claims(struct kvm_vcpu *vcpu)
+{
+	return reachable(vcpu) && vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_SILENT;
+}
+
 static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
 		       unsigned long len)
 {
@@ -190,7 +196,7 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
 }
 
 /**
- * pvsync_ecs_has_interrupt - whether a vCPU that shares a record has an interrupt to take
+ * pvsync_ecs_has_interrupt - whether a vCPU that tells its sections has an interrupt to take
  * @vcpu: the vCPU, not in the guest
  *
  * By the interrupt controller that the host has for the vCPU; those that a processor has
@@ -202,7 +208,7 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
  */
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && reachable(vcpu) &&
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && claims(vcpu) &&
 	       !is_guest_mode(vcpu) &&
 	       (vcpu->arch.interrupt.injected ||
 		(lapic_in_kernel(vcpu) && kvm_lapic_find_highest_irr(vcpu) >= 0));
@@ -235,7 +241,7 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 		return PVSYNC_preempt_irq;
 	if (!kvm_arch_vcpu_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
-	if (!reachable(vcpu))
+	if (!claims(vcpu))
 		return PVSYNC_preempt_unknown;
 	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
 		return PVSYNC_preempt_kernel;
@@ -383,6 +389,7 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 		return -KVM_EINVAL;
 	switch (form) {
 	case PVSYNC_ECS_COUNT:
+	case PVSYNC_ECS_SILENT:
 		if (a1 || a2 || a3)
 			return -KVM_EINVAL;
 		break;
