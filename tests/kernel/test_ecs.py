@@ -20,7 +20,7 @@ OFFERED = {
     call(ECS): 0,
     call(ECS, 1 << 52 | 1): EINVAL,
     call(ECS, MEMORY): EINVAL,
-    call(ECS, MEMORY | 3): EINVAL,
+    call(ECS, MEMORY | 3, 8): EINVAL,
     call(ECS, MEMORY | 64 | 1): EINVAL,
     call(ECS, MEMORY | 1, 8): EINVAL,
     call(ECS, MEMORY | 1, 0, 0, 8): EINVAL,
@@ -44,6 +44,15 @@ sed 's/^/record /' /sys/kernel/debug/pvsync/ecs 2>/dev/null
 true
 """
 HOSTILE = "\n".join((*map(command, OFFERED), "dmesg | grep -a 'hypercall torture'"))
+SLEEPS = """
+echo 2 >/sys/module/suspend/parameters/pm_test_delay
+echo devices >/sys/power/pm_test && echo freeze >/sys/power/state
+dmesg | grep -a -e 'PM: suspend exit' -e 'go unheard'
+for i in 1 2 3; do sleep 4; hackbench -g 4 -l 50 >/dev/null; done
+dmesg | grep -a 'go unheard'
+true
+"""
+"""As far as the devices, for two seconds; then until each CPU has shared its record once more."""
 LIES = """
 modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim
 modprobe ecs_claim seconds=2 form=2 && rmmod ecs_claim
@@ -56,6 +65,7 @@ SAID = {
     "ecs-count-eschdspin": "critical sections: count",
     "schdspin": "waiters of mutexes and rwsems: schdspin",
     "ecs-unknown": "pvsync.ecs=nonsense is not known",
+    "ecs-silent": "waiters of mutexes and rwsems: eschdspin",
     "ecs-dedicated": "the host dedicates CPUs to this guest",
     "park-unknown": "pvsync.park=nonsense is not known",
 }
@@ -99,8 +109,10 @@ def check_claims(result: Result) -> None:
     assert counter(result.guest_output("ecs-count"), "ecs_given_back") > 0
     watched = host(result, "ecs-count-watch")
     assert sum(watched[f"preempt_{kind}"] for kind in SECTIONS) > 0, watched
-    silent = host(result, "ecs-unknown")
-    assert silent["preempt_unknown"] > 0 and silent["preempt_kernel"] == 0, silent
+    for scheme in ("ecs-unknown", "ecs-silent"):
+        silent = host(result, scheme)
+        assert silent["preempt_unknown"] > 0 and silent["preempt_kernel"] == 0, silent
+        assert silent["extend_granted"] == 0, silent
 
 
 def check_parking(result: Result) -> None:
@@ -114,6 +126,21 @@ def test_sharing_with_any_argument(lab: Lab) -> None:
     assert result.status == 0, result.output
     assert answers(result.guest_output("ecs-unknown")) == OFFERED
     assert answers(result.guest_output("help-refused")) == dict.fromkeys(OFFERED, ENOSYS)
+
+
+def test_records_are_taken_back(lab: Lab) -> None:
+    """While a guest sleeps, and when the host hears no hypercall any more, they say nothing."""
+    result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count-watch,ecs-taken-back",
+                 "--cmd", SLEEPS)
+    assert result.status == 0, result.output
+    for scheme in ("ecs-count-watch", "ecs-taken-back"):
+        assert "PM: suspend exit" in result.guest_output(scheme), result.output
+        unheard = "critical sections go unheard" in result.guest_output(scheme)
+        assert unheard == (scheme == "ecs-taken-back")
+        assert host(result, scheme)["preempt_unknown"] > 0
+    known, lost = (host(result, scheme) for scheme in ("ecs-count-watch", "ecs-taken-back"))
+    assert known["preempt_kernel"] > known["preempt_unknown"], known
+    assert lost["preempt_kernel"] < lost["preempt_unknown"], lost
 
 
 def test_claims_that_never_end(lab: Lab) -> None:

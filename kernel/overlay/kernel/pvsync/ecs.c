@@ -105,12 +105,15 @@
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/debugfs.h>
+#include <linux/err.h>
 #include <linux/hardirq.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/kvm_para.h>
 #include <linux/percpu.h>
+#include <linux/platform_device.h>
+#include <linux/pm.h>
 #include <linux/rcupdate.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>
@@ -118,7 +121,6 @@
 #include <linux/smp.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
-#include <linux/suspend.h>
 #include <linux/timer.h>
 
 #include <asm/page.h>
@@ -430,7 +432,7 @@ static void tell_nothing(void)
 }
 
 /*
- * Interrupts are disabled, so that unshare_all() is either seen here, or undoes it
+ * Interrupts are disabled, so that set_sharing(false) is either seen here, or undoes it
  * on this CPU.
  */
 static void share(void *unused)
@@ -454,16 +456,13 @@ static void unshare(void *unused)
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
-static void share_all(void)
+/* No CPU is going down meanwhile, which would not be asked to unshare once more. */
+static void set_sharing(bool on)
 {
-	WRITE_ONCE(sharing, true);
-	on_each_cpu(share, NULL, 1);
-}
-
-static void unshare_all(void)
-{
-	WRITE_ONCE(sharing, false);
-	on_each_cpu(unshare, NULL, 1);
+	cpus_read_lock();
+	WRITE_ONCE(sharing, on);
+	on_each_cpu(on ? share : unshare, NULL, 1);
+	cpus_read_unlock();
 }
 
 /*
@@ -502,7 +501,7 @@ static int cpu_down(unsigned int cpu)
 /* The next kernel does not know that the host writes to its memory. */
 static int reboot(struct notifier_block *nb, unsigned long code, void *unused)
 {
-	unshare_all();
+	set_sharing(false);
 	return NOTIFY_DONE;
 }
 
@@ -510,34 +509,56 @@ static struct notifier_block reboot_nb = {
 	.notifier_call = reboot,
 };
 
-/* What is restored may have been saved under another host; CPUs that go down are seen to. */
-static int sleep(struct notifier_block *nb, unsigned long event, void *unused)
+/*
+ * What is restored may have been saved under another host, and what another kernel is
+ * jumped to from, for a while, is told of by no notifier. Devices are told of all that, so
+ * there is one. CPUs that go down are seen to.
+ */
+static int freeze(struct device *dev)
 {
-	switch (event) {
-	case PM_HIBERNATION_PREPARE:
-	case PM_RESTORE_PREPARE:
-	case PM_SUSPEND_PREPARE:
-		unshare_all();
-		break;
-	case PM_POST_HIBERNATION:
-	case PM_POST_RESTORE:
-	case PM_POST_SUSPEND:
-		share_all();
-		break;
-	}
-	return NOTIFY_DONE;
+	set_sharing(false);
+	return 0;
 }
 
-static struct notifier_block sleep_nb = {
-	.notifier_call = sleep,
+static int thaw(struct device *dev)
+{
+	set_sharing(true);
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(sleep_ops, freeze, thaw);
+
+static struct platform_driver sleep_driver = {
+	.driver = {
+		.name	= "pvsync-ecs",
+		.pm	= pm_sleep_ptr(&sleep_ops),
+	},
 };
+
+static int __init see_sleep(void)
+{
+	struct platform_device *device;
+	int error = platform_driver_register(&sleep_driver);
+
+	if (error)
+		return error;
+	device = platform_device_register_simple(sleep_driver.driver.name, PLATFORM_DEVID_NONE,
+						 NULL, 0);
+	return PTR_ERR_OR_ZERO(device);
+}
 
 static int __init pvsync_ecs_init(void)
 {
+	int error;
+
 	if (form == PVSYNC_ECS_OFF && !share_anyway)
 		return 0;
+	error = see_sleep();
+	if (error) {
+		pr_warn("critical sections go unheard: error %d\n", error);
+		return error;
+	}
 	register_reboot_notifier(&reboot_nb);
-	register_pm_notifier(&sleep_nb);
 	return cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pvsync/ecs:online", cpu_up, cpu_down);
 }
 core_initcall(pvsync_ecs_init);
