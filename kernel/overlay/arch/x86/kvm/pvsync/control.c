@@ -193,6 +193,19 @@ static const struct {
 };
 
 /**
+ * pvsync_init_vm - a VM is created
+ * @kvm: the VM, all zero so far
+ *
+ * Context: may sleep.
+ */
+void pvsync_init_vm(struct kvm *kvm)
+{
+	mutex_init(&kvm->arch.pvsync.epochs.lock);
+	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
+	pvsync_extend_by(pvsync_extend);
+}
+
+/**
  * pvsync_create_vm_debugfs - make the folder of a VM
  * @kvm: the VM; its debugfs folder exists, and goes before the VM does
  *
@@ -203,7 +216,6 @@ void pvsync_create_vm_debugfs(struct kvm *kvm)
 	struct dentry *dir = debugfs_create_dir("pvsync", kvm->debugfs_dentry);
 	unsigned int i;
 
-	pvsync_extend_by(pvsync_extend);
 	for (i = 0; i < ARRAY_SIZE(files); i++)
 		debugfs_create_file(files[i].name, files[i].mode, dir, kvm, files[i].fops);
 }

@@ -52,18 +52,6 @@ static u32 pause_worth(bool soft)
 	return READ_ONCE(pvsync_pause_cycles.now) ?: (soft ? SOFT_PAUSE : pvsync_pause_measured);
 }
 
-/**
- * pvsync_init_vm - a VM is created
- * @kvm: the VM, all zero so far
- *
- * Context: may sleep.
- */
-void pvsync_init_vm(struct kvm *kvm)
-{
-	mutex_init(&kvm->arch.pvsync.epochs.lock);
-	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
-}
-
 /* Least and most are parameters of their own, so they may be the wrong way round. */
 static struct pvsync_bounds bounds_of(struct kvm *kvm)
 {
