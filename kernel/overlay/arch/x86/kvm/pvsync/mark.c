@@ -25,8 +25,7 @@
  * yield: vCPUs that yield. A yield comes from a PAUSE that is intercepted, or from a
  * hypercall that says that the vCPU waits, KVM's, pvsync's, Hyper-V's or Xen's. What these
  * leave to be done is a result in a register and the instruction pointer, or an exit for a
- * debugger; if the instruction has to be read for its length, it is looked up anew, and
- * nothing but the length is used.
+ * debugger.
  *
  * exit: these, and vCPUs that are preempted after an exit of harmless_exit(), which says why.
  * The last exit is all that has to be looked at. What is done in a vCPU's thread from one
@@ -34,6 +33,19 @@
  * get ready for the entry, which takes the guest's physical addresses only: records, pages
  * of roots, SMRAM, but for one thing: the interrupts of real mode are emulated, and a
  * hypervisor in the guest has its own. Those are left out.
+ *
+ * The mark itself is written by KVM, which has it written after interrupts only, so never
+ * in the midst of two things that it does later:
+ *
+ *  - It takes the mark away on the way into the guest, and looks up anew where the record
+ *    is if the guest's memory has changed. Half looked up, it may be elsewhere. So from when
+ *    requests are served to the next exit there is no mark.
+ *  - It notes written pages in the vCPU's ring, if the monitor wants that. Only one at a time
+ *    can be noted, and handling an exit may write. So VMs with rings have no such marks.
+ *
+ * And it must be taken away before the vCPU goes on, as others leave flushes to it: not with
+ * a record that the guest has just disowned, MSR_KVM_STEAL_TIME being written. Nor is a vCPU
+ * that halts marked: it is not preempted but idle, and the guest's scheduler should know.
  */
 #include <linux/kvm_host.h>
 
@@ -41,16 +53,25 @@
 #include <asm/svm.h>
 #include <asm/vmx.h>
 
+#include "../cpuid.h"
+#include "../kvm_cache_regs.h"
 #include "../x86.h"
 
 #include "spin.h"
 
+/* Of an access to an MSR. */
+static bool moves_record(struct kvm_vcpu *vcpu)
+{
+	return (u32)kvm_rcx_read(vcpu) == MSR_KVM_STEAL_TIME;
+}
+
 /*
  * Registers in, registers out: MSRs, of which those that tell KVM where something is have
- * physical addresses; CPUID; halting and pausing. A hypercall has physical addresses, too.
- * Nothing to do: interrupts, windows for them.
+ * physical addresses; CPUID; halting and pausing. A hypercall has physical addresses, too;
+ * Xen's do not, but VMs with these have another record, which is not marked. Nothing to do:
+ * interrupts, windows for them.
  */
-static bool harmless_svm(u32 reason)
+static bool harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 {
 	switch (reason) {
 	case SVM_EXIT_INTR:
@@ -58,15 +79,16 @@ static bool harmless_svm(u32 reason)
 	case SVM_EXIT_CPUID:
 	case SVM_EXIT_PAUSE:
 	case SVM_EXIT_HLT:
-	case SVM_EXIT_MSR:
 	case SVM_EXIT_VMMCALL:
 		return true;
+	case SVM_EXIT_MSR:
+		return !moves_record(vcpu);
 	default:
 		return false;
 	}
 }
 
-static bool harmless_vmx(u32 reason)
+static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 {
 	switch (reason) {
 	case EXIT_REASON_EXTERNAL_INTERRUPT:
@@ -75,10 +97,11 @@ static bool harmless_vmx(u32 reason)
 	case EXIT_REASON_PAUSE_INSTRUCTION:
 	case EXIT_REASON_HLT:
 	case EXIT_REASON_MSR_READ:
-	case EXIT_REASON_MSR_WRITE:
 	case EXIT_REASON_VMCALL:
 	case EXIT_REASON_PREEMPTION_TIMER:
 		return true;
+	case EXIT_REASON_MSR_WRITE:
+		return !moves_record(vcpu);
 	default:
 		return false;
 	}
@@ -89,22 +112,33 @@ static bool harmless_exit(struct kvm_vcpu *vcpu)
 	u32 reason, intr_info, error_code;
 	u64 info1, info2;
 
-	if (is_guest_mode(vcpu) || !is_protmode(vcpu))
+	if (is_guest_mode(vcpu) || !is_protmode(vcpu) || vcpu->kvm->dirty_ring_size ||
+	    vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE ||
+	    vcpu->arch.pvsync.serving == vcpu->stat.exits)
 		return false;
 	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
-	return boot_cpu_has(X86_FEATURE_SVM) ? harmless_svm(reason) : harmless_vmx(reason);
+	return boot_cpu_has(X86_FEATURE_SVM) ? harmless_svm(vcpu, reason) :
+					       harmless_vmx(vcpu, reason);
+}
+
+/*
+ * Where the processor does not say how long an instruction is, it is read once more when it
+ * is over. Where a kernel runs, its text stays; a page of user space may go between the look
+ * at the page tables and the read, if the flush is not waited for.
+ */
+static bool length_is_certain(struct kvm_vcpu *vcpu)
+{
+	return !boot_cpu_has(X86_FEATURE_SVM) || kvm_cpu_cap_has(X86_FEATURE_NRIPS) ||
+	       !kvm_x86_call(get_cpl)(vcpu);
 }
 
 static bool may_be_marked(struct kvm_vcpu *vcpu)
 {
-	switch (pvsync_mark_of(vcpu->kvm)) {
-	case PVSYNC_MARK_YIELD:
-		return vcpu->arch.pvsync.yielding;
-	case PVSYNC_MARK_EXIT:
-		return vcpu->arch.pvsync.yielding || harmless_exit(vcpu);
-	default:
+	unsigned int mark = pvsync_mark_of(vcpu->kvm);
+
+	if (mark == PVSYNC_MARK_KVM || !length_is_certain(vcpu))
 		return false;
-	}
+	return vcpu->arch.pvsync.yielding || (mark == PVSYNC_MARK_EXIT && harmless_exit(vcpu));
 }
 
 /**
