@@ -17,7 +17,7 @@ from tests.kernel.test_debug import VARIANTS
 
 CHECK = "/usr/lib/pvsync/bin/vm-memory-check"
 STORM = "/usr/lib/pvsync/bin/vm-memory-storm"
-CHECKS = 70
+CHECKS = 80
 """Lines of the first one."""
 POLICIES = {"extend": "ecs", "candidate": "ecs", "yield": "strong"}
 """With these the host reads and writes the records most often."""

@@ -228,7 +228,9 @@ static void check_answers(void)
 		{ "record beyond all addresses", { HC_ECS, -ECS_SIZE | 1, 0, 0, 0 }, REFUSED },
 		{ "record that is not aligned", { HC_ECS, (SHARED + 64) | 1, 0, 0, 0 }, REFUSED },
 		{ "record without a form", { HC_ECS, SHARED, 0, 0, 0 }, REFUSED },
-		{ "record of an unknown form", { HC_ECS, SHARED | 3, 0, 0, 0 }, REFUSED },
+		{ "record that says nothing", { HC_ECS, SHARED | 3, 0, 0, 0 }, 0 },
+		{ "record that says nothing, with a preempt count", { HC_ECS, SHARED | 3,
+		  SHARED + PAGE, 0, 0 }, REFUSED },
 		{ "record that counts, with a preempt count", { HC_ECS, SHARED | 1, SHARED + PAGE,
 		  0, 0 }, REFUSED },
 		{ "preempt count", { HC_ECS, SHARED | 2, SHARED + PAGE, 0, 0 }, 0 },
@@ -273,6 +275,43 @@ static void check_refusal_ends_sharing(void)
 	begin();
 	say(shared && untouched(record) && claims_are(false),
 	    "untouched: a record, after another one was refused");
+	end();
+}
+
+/* As a monitor resets a vCPU: what runs then has no paging, and has shared nothing. */
+static void set_unpaged(int vcpu)
+{
+	struct kvm_sregs sregs;
+
+	MUST(vcpu, KVM_GET_SREGS, &sregs);
+	sregs.cs.l = 0;
+	sregs.cs.db = 1;
+	sregs.cr0 = 0x11;		/* ET, PE */
+	sregs.cr4 = 0;
+	sregs.efer = 0;
+	MUST(vcpu, KVM_SET_SREGS, &sregs);
+}
+
+static void check_reset(void)
+{
+	bool shared = !share(SHARED);
+
+	begin();
+	say(shared && told(record), "told: a record before a reset");
+	end();
+	memset(record, PATTERN, ECS_SIZE);
+	set_unpaged(vm.vcpu[0].fd);
+	begin();
+	say(untouched(record) && claims_are(false), "untouched: it, while another system starts");
+	end();
+	set_mode(vm.vcpu[0].fd);
+	begin();
+	say(untouched(record) && claims_are(false), "untouched: it, when that has started");
+	end();
+	memset(record, 0, ECS_SIZE);
+	shared = !share(SHARED);
+	begin();
+	say(shared && told(record), "told: a record that it shares");
 	end();
 }
 
@@ -356,7 +395,10 @@ static void check_file(void)
 	if (ftruncate(file, SHARED_SIZE))
 		fail(FAILED, "the file cannot grow: %s", strerror(errno));
 	say(told(record), "told: the file has its length again");
+	madvise(record, PAGE, MADV_DONTNEED);
 	end();
+	say(record->preempted == 1, "not told: it runs, which its page was not there for");
+	say(!share(SHARED) && !record->preempted, "told: the same, when it shares the record again");
 	munmap(record, SHARED_SIZE);
 	put_memory(old);
 }
@@ -444,24 +486,28 @@ static unsigned int used(const struct kvm_dirty_gfn *ring)
 	return number;
 }
 
-/* A monitor that enters the guest although the ring is full, on a CPU that others want. */
+/* What the host would write each time that the vCPU is switched has no room in a ring. */
 static void check_dirty_ring(void)
 {
 	const struct kvm_dirty_gfn *ring;
-	uint64_t began;
+	unsigned int before;
 
 	vm = make_vm(1, RING);
 	ring = mmap(NULL, RING, PROT_READ, MAP_SHARED, vm.vcpu[0].fd,
 		    KVM_DIRTY_LOG_PAGE_OFFSET * PAGE);
 	if (ring == MAP_FAILED)
 		fail(FAILED, "the dirty ring cannot be mapped: %s", strerror(errno));
-	put_slot(SHARED, record, KVM_MEM_LOG_DIRTY_PAGES);
-	say(!share(SHARED), "shared: a record in memory with a dirty ring");
+	put_slot(SHARED, record, 0);
+	say(!share(SHARED), "shared: a record in a guest with a dirty ring");
 	begin();
-	for (began = now_ns(); now_ns() - began < 3 * NS_PER_S; usleep(200))
-		;
-	say(vm.vcpu[0].run->exit_reason == KVM_EXIT_DIRTY_RING_FULL, "full: the ring, in the end");
-	say(used(ring) < RING_ENTRIES, "not beyond: nothing was lost of it");
+	say(told(record), "told: it is there");
+	put_slot(SHARED, record, KVM_MEM_LOG_DIRTY_PAGES);
+	before = used(ring);
+	say(untouched(record), "untouched: it is logged");
+	say(claims_are(true), "read: it is logged");
+	say(used(ring) == before, "not logged: what was not written");
+	put_slot(SHARED, record, 0);
+	say(told(record), "told: it is logged no more");
 	end();
 }
 
@@ -479,6 +525,7 @@ int main(int argc, char **argv)
 	put_slot(SHARED, record, 0);
 	check_answers();
 	check_refusal_ends_sharing();
+	check_reset();
 	check_slots();
 	check_mappings();
 	check_file();

@@ -82,7 +82,8 @@ struct pvsync_told {
  * @task: where its pointer to the running task is, if it has told
  * @memory: where the guest maps its memory
  * @nesting: where a task has its nesting of RCU readers
- * @told: what the record says
+ * @told: what the record is to say
+ * @written: it does
  * @asked: the arguments of the call that shared all this
  */
 struct pvsync_shared {
@@ -93,6 +94,7 @@ struct pvsync_shared {
 	u64			memory;
 	u64			nesting;
 	struct pvsync_told	told;
+	bool			written;
 	u64			asked[4];
 };
 

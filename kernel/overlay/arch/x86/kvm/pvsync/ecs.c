@@ -30,6 +30,7 @@
  */
 #include <linux/kvm_host.h>
 #include <linux/kvm_para.h>
+#include <linux/pagemap.h>
 #include <linux/preempt.h>
 #include <linux/uaccess.h>
 
@@ -78,29 +79,34 @@ static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, vo
 }
 
 /*
- * A monitor may have writes to memory logged in a ring. KVM does not enter the guest when it
- * is nearly full, and has room left for what it writes itself until then. Here it may be
- * written each time that the thread is switched, entered or not, without an end, so that
- * room is not for this.
+ * A monitor may have writes to memory logged in a ring of the vCPU. The thread that is
+ * switched may be in the midst of an entry, and KVM, which puts in entries in the thread
+ * alone, is not made for that; and how often it is switched until the monitor empties the
+ * ring has no bound. So memory that is logged there is left alone.
  */
-static bool may_be_logged(struct kvm_vcpu *vcpu)
+static bool may_write(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where)
 {
-	struct kvm_dirty_ring *ring = &vcpu->dirty_ring;
+	const struct kvm_memory_slot *slot;
 
-	return !vcpu->kvm->dirty_ring_size ||
-	       ring->dirty_index - READ_ONCE(ring->reset_index) < ring->soft_limit;
+	if (!vcpu->kvm->dirty_ring_size)
+		return true;
+	slot = gfn_to_memslot(vcpu->kvm, gpa_to_gfn(where->gpa));
+	return slot && !kvm_slot_dirty_track_enabled(slot);
 }
 
-static void write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
+/* Return: whether it is written. */
+static bool write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
 			unsigned int offset, unsigned long len)
 {
 	int idx = srcu_read_lock(&vcpu->kvm->srcu);
+	bool done;
 
 	pagefault_disable();
-	if (may_be_logged(vcpu))
-		kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
+	done = may_write(vcpu, where) &&
+	       !kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
 	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+	return done;
 }
 
 static u64 field(u64 word, u64 unit)
@@ -254,14 +260,16 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 	return section;
 }
 
+/* What cannot be written now is written the next time, changed or not. */
 static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 
-	if (!memcmp(&ecs->told, told, sizeof(*told)))
+	if (ecs->written && !memcmp(&ecs->told, told, sizeof(*told)))
 		return;
 	ecs->told = *told;
-	write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET, sizeof(ecs->told));
+	ecs->written = write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET,
+				   sizeof(ecs->told));
 }
 
 /**
@@ -358,6 +366,21 @@ static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
 	       map(vcpu, &ecs->task, a2, sizeof(u64));
 }
 
+/* To a vCPU that makes a hypercall, so it runs; what could not be written before, either. */
+static void tell_again(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	struct pvsync_told told;
+
+	/* A hint, and changes nothing there. */
+	fault_in_safe_writeable((const char __user *)ecs->record.hva, 1);
+	preempt_disable();
+	told = ecs->told;
+	told.preempted = 0;
+	tell(vcpu, &told);
+	preempt_enable();
+}
+
 /**
  * pvsync_ecs_share - a vCPU shares a record, another one, or none any more
  * @vcpu: the vCPU
@@ -380,8 +403,10 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	const u64 asked[] = { a0, a1, a2, a3 };
 	u64 form = a0 & PVSYNC_ECS_FORM_MASK;
 
-	if (ecs->form && !memcmp(ecs->asked, asked, sizeof(asked)))
+	if (ecs->form && !memcmp(ecs->asked, asked, sizeof(asked))) {
+		tell_again(vcpu);
 		return 0;
+	}
 	pvsync_ecs_forget(vcpu);
 	if (!a0 && !a1 && !a2 && !a3)
 		return 0;
@@ -402,12 +427,13 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	}
 	preempt_disable();
 	pvsync_loan_init(vcpu);
+	/* It may say what an earlier host has told, or this one before a CPU went down. */
 	memset(&ecs->told, 0, sizeof(ecs->told));
+	ecs->written = false;
 	memcpy(ecs->asked, asked, sizeof(asked));
 	ecs->form = form;
-	/* It may say what an earlier host has told, or this one before a CPU went down. */
-	write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET, sizeof(ecs->told));
 	preempt_enable();
+	tell_again(vcpu);
 	return 0;
 }
 
