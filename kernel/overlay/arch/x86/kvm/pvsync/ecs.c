@@ -38,6 +38,7 @@
 #include <linux/pvsync/extend.h>
 
 #include "../lapic.h"
+#include "../smm.h"
 #include "../x86.h"
 
 #include "ecs.h"
@@ -53,10 +54,14 @@ struct claim {
 
 static_assert(sizeof(struct pvsync_ecs) == PVSYNC_ECS_SIZE);
 
-/* The guest's memory is that of this process, which does not hold while it exits. */
+/*
+ * The guest's memory is that of this process, which does not hold while it exits. Nor is
+ * it touched while the monitor sets registers or memory, maybe another system's, but only
+ * while it has the vCPU run.
+ */
 static bool reachable(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.pvsync.ecs.form && current->mm == vcpu->kvm->mm;
+	return vcpu->arch.pvsync.ecs.form && vcpu->wants_to_run && current->mm == vcpu->kvm->mm;
 }
 
 /* Whether its record says anything about it. */
@@ -270,6 +275,31 @@ static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)
 	ecs->told = *told;
 	ecs->written = write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET,
 				   sizeof(ecs->told));
+}
+
+/*
+ * Whether a system runs that may have shared the record. A monitor resets a vCPU by setting
+ * its registers, which KVM takes for nothing special, and what starts then does so without
+ * paging. Where the registers are of a guest of its own, of firmware's management mode, or
+ * not to be seen, nothing is known.
+ */
+static bool may_share(struct kvm_vcpu *vcpu)
+{
+	return is_paging(vcpu) || is_guest_mode(vcpu) || is_smm(vcpu) ||
+	       vcpu->arch.guest_state_protected;
+}
+
+/**
+ * pvsync_ecs_load - a vCPU has got a CPU: tell its guest, if it is still the same
+ * @vcpu: the vCPU, which has no loan
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_ecs_load(struct kvm_vcpu *vcpu)
+{
+	if (vcpu->arch.pvsync.ecs.form && !may_share(vcpu))
+		vcpu->arch.pvsync.ecs.form = 0;
+	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
 }
 
 /**

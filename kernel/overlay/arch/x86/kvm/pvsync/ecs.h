@@ -17,6 +17,7 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3);
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu);
 enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu);
 enum pvsync_counter pvsync_where(struct kvm_vcpu *vcpu);
+void pvsync_ecs_load(struct kvm_vcpu *vcpu);
 void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted);
 void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed);
 

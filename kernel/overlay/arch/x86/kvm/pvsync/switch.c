@@ -2,8 +2,6 @@
 /* A vCPU's thread gets a CPU, and loses it. */
 #include <linux/kvm_host.h>
 
-#include <linux/pvsync/extend.h>
-
 #include "count.h"
 #include "ecs.h"
 #include "spin.h"
@@ -22,7 +20,7 @@ void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 	pvsync_hvs_load(vcpu);
 	pvsync_spin_goes_on(vcpu);
 	pvsync_count_yields_to(vcpu, cpu);
-	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
+	pvsync_ecs_load(vcpu);
 }
 
 /**
