@@ -179,7 +179,6 @@ struct pvsync_window {
  * @window: for how long it may spin
  * @spun: what its spins have cost
  * @waiter: its place among those that wait for a CPU; under the VM's @waiters_lock
- * @serving: exits of this vCPU when requests to it were served last
  * @target: the vCPU that it last yielded to; the next three are of that yield
  * @cpu: where the target was queued
  * @switches: switches of that CPU so far
@@ -204,8 +203,6 @@ struct pvsync_vcpu {
 	struct pvsync_window window;
 	struct pvsync_spun spun;
 	struct pvsync_waiter waiter;
-
-	u64		serving;
 
 	struct kvm_vcpu	*target;
 	int		cpu;
@@ -325,10 +322,8 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 
 void pvsync_flush_tlb(struct kvm_vcpu *vcpu);
 
-/* Requests are served from here on, and are over at the next exit: see mark.c. */
 #define pvsync_service_tlb(vcpu)				\
 do {								\
-	(vcpu)->arch.pvsync.serving = (vcpu)->stat.exits;	\
 	if (kvm_check_request(KVM_REQ_PVSYNC_TLB, vcpu))	\
 		pvsync_flush_tlb(vcpu);				\
 } while (0)

@@ -38,8 +38,8 @@
  * in the midst of two things that it does later:
  *
  *  - It takes the mark away on the way into the guest, and looks up anew where the record
- *    is if the guest's memory has changed. Half looked up, it may be elsewhere. So from when
- *    requests are served to the next exit there is no mark.
+ *    is if the guest's memory has changed. Half looked up, it may be elsewhere: see
+ *    record_is_found().
  *  - It notes written pages in the vCPU's ring, if the monitor wants that. Only one at a time
  *    can be noted, and handling an exit may write. So VMs with rings have no such marks.
  *
@@ -107,14 +107,38 @@ static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 	}
 }
 
+/*
+ * Whether all that KVM knows of the steal time record is of the same memory, and of what
+ * the guest has now. kvm_gfn_to_hva_cache_init() stores one after the other, and this thread
+ * may be preempted in between:
+ *
+ *	generation	new	new	new
+ *	memslot		old	new	new
+ *	hva		old	old	new, of the page, then of the record in it
+ *
+ * The generation is what KVM compares. If memory changes after this, that is not the same
+ * any more when KVM compares it, and nothing is written.
+ */
+static bool record_is_found(struct kvm_vcpu *vcpu)
+{
+	const struct gfn_to_hva_cache *record = &vcpu->arch.st.cache;
+	gfn_t gfn = gpa_to_gfn(record->gpa);
+	int idx = srcu_read_lock(&vcpu->kvm->srcu);
+	struct kvm_memory_slot *slot = gfn_to_memslot(vcpu->kvm, gfn);
+	bool found = slot && slot == record->memslot &&
+		     record->hva == gfn_to_hva_memslot(slot, gfn) + offset_in_page(record->gpa);
+
+	srcu_read_unlock(&vcpu->kvm->srcu, idx);
+	return found;
+}
+
 static bool harmless_exit(struct kvm_vcpu *vcpu)
 {
 	u32 reason, intr_info, error_code;
 	u64 info1, info2;
 
 	if (is_guest_mode(vcpu) || !is_protmode(vcpu) || vcpu->kvm->dirty_ring_size ||
-	    vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE ||
-	    vcpu->arch.pvsync.serving == vcpu->stat.exits)
+	    vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE || !record_is_found(vcpu))
 		return false;
 	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
 	return boot_cpu_has(X86_FEATURE_SVM) ? harmless_svm(vcpu, reason) :
