@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -36,6 +36,8 @@ EXAMPLES_PER_S = 5
 BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
 """A search uses one CPU; what the tests print is shown when all are done."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a run."""
 
 
 @dataclass(frozen=True)
@@ -145,41 +147,47 @@ def junit(path: Path) -> Count | None:
 
 def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
     """Status and output; status None when it did not start or had to be ended."""
-    try:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        )
-    except OSError as error:
-        return None, f"{command[0]}: {error.strerror}"
     late = threading.Event()
-
-    def end_late() -> None:
-        late.set()
-        _end(process, signal.SIGKILL)
-
-    timer = threading.Timer(timeout_s, end_late)
-    timer.daemon = True
-    timer.start()
+    process: subprocess.Popen[str] | None = None
+    timer: threading.Timer | None = None
     lines = []
     try:
+        with _undisturbed():
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            )
+            timer = threading.Timer(timeout_s, _end_late, (process, late))
+            timer.daemon = True
+            timer.start()
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
             sys.stdout.write(line)
             sys.stdout.flush()
         status = process.wait()
+    except OSError as error:
+        if process is not None:
+            raise
+        return None, f"{command[0]}: {error.strerror}"
     except KeyboardInterrupt:
-        _end(process, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(60)
-        _end(process, signal.SIGKILL)
+        if process is not None:
+            _end(process, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+            _end(process, signal.SIGKILL)
         raise
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
     if late.is_set():
         return None, f"it took more than {timeout_s:.0f} s and was ended"
     return status, "".join(lines)
+
+
+def _end_late(process: subprocess.Popen[str], late: threading.Event) -> None:
+    late.set()
+    _end(process, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[str], number: int) -> None:
@@ -217,6 +225,25 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What `_interrupt` does comes at the end of the block.
+
+    A process that was started must be known before it can be ended.
+    """
+    came: list[int] = []
+    ours = [number for number in ENDING if signal.getsignal(number) is _interrupt]
+    for number in ours:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, _interrupt)
+    if came:
+        raise KeyboardInterrupt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when everything passed, 1 when something failed, 2 on wrong usage."""
     parser = argparse.ArgumentParser(description="Run pvsync's tests.")
@@ -245,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.report.write_text(soak_report.head(options.soak))
         except OSError as error:
             parser.error(f"{options.report} cannot be written: {error.strerror}")
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup
             signal.signal(number, _interrupt)
     try:

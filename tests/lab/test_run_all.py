@@ -156,20 +156,43 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         "ruff", "mypy", "lab", "models", "policy", "series", "locks", "kernel"]
 
 
+LIMIT = 60.0
+"""Seconds for what takes a few on an idle machine."""
+TALKS = """
+echo $$ >{mark}
+while :; do echo; sleep 0.05; done
+"""
+"""A stage. What waits for its output sees a signal that came before it waited, too."""
+STOPPED = """
+import subprocess, sys, time
+from tests import run_all
+start = subprocess.Popen.__init__
+def slowly(self, *words, **options):
+    start(self, *words, **options)
+    time.sleep({delay})
+subprocess.Popen.__init__ = slowly
+run_all.stages = lambda: [run_all.Stage("s", ("sh", "-c", {code!r}), "status")]
+sys.exit(run_all.main([]))
+"""
+
+
+@pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    """Also one that a shell started in the background, where SIGINT is to be ignored."""
+def test_a_stopped_run_leaves_nothing(tmp_path: Path, number: signal.Signals, delay: int) -> None:
+    """Also one that a shell started in the background, where SIGINT is to be ignored.
+
+    Nor one that is stopped while it is still starting the stage.
+    """
     mark = tmp_path / "pid"
-    code = ("import sys; from tests import run_all; run_all.stages = lambda: [run_all.Stage('s',"
-            f" ('sh', '-c', 'echo $$ >{mark}; exec sleep 60'), 'status')];"
-            " sys.exit(run_all.main([]))")
+    code = STOPPED.format(delay=delay, code=TALKS.format(mark=mark))
     run = subprocess.Popen(
         [sys.executable, "-c", code], cwd=run_all.ROOT, stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # noqa: PLW1509
-    end = time.monotonic() + 20
-    while not (mark.exists() and mark.read_text().strip()) and time.monotonic() < end:
-        time.sleep(0.05)
+    end = time.monotonic() + LIMIT
+    while not (mark.exists() and mark.read_text().strip()):
+        assert run.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
     child = int(mark.read_text())
     run.send_signal(number)
-    assert run.wait(20) == 130
+    assert run.wait(LIMIT) == 130
     assert not psutil.pid_exists(child)
