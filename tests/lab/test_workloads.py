@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from lab.model import Experiment, Workload
 
 OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")
 SANITIZERS = ("address", "thread", "undefined")
+LIMIT = 60.0
+"""Seconds for what takes a few on an idle machine."""
 
 Build = Callable[..., Path]
 
@@ -306,10 +309,22 @@ CPU_FLAGS = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition(
     *(("tlb-loop", ("-m", mode, "-S", "0.5")) for mode in LOOPS),
     ("dedup-like", ("-c", "4000")), ("tlb-checker", ("-S", "0.5"))])
 def test_other_cpus_are_reached(build: Build, name: str, options: tuple[str, ...]) -> None:
-    """By flushes in hundreds; this machine alone makes few."""
-    program, before = build(name), shootdowns()
-    good(program, *options)
-    assert shootdowns() - before > 200
+    """By flushes in hundreds; this machine alone makes few.
+
+    On a loaded one the threads seldom have their CPUs at the same time: there the program runs
+    again, until it made far more than the machine in as much time without it.
+    """
+    program, reached, alone, end = build(name), 0, 0, time.monotonic() + LIMIT
+    while True:
+        before, began = shootdowns(), time.monotonic()
+        good(program, *options)
+        reached += shootdowns() - before
+        if reached > 200 + 2 * alone:
+            break
+        assert time.monotonic() < end, f"{reached} flushes, {alone} without the program"
+        before, took = shootdowns(), time.monotonic() - began
+        time.sleep(took)
+        alone += shootdowns() - before
 
 
 def test_loop_wrong_options(build: Build) -> None:
