@@ -3,7 +3,6 @@
 
 import multiprocessing
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,20 @@ from lab import content, tools
 from lab.errors import LabError, UsageError
 from lab.progress import Silent
 
+LIMIT = 60.0
+"""Seconds for what takes none on an idle machine."""
+
 
 class Recorder(Silent):
-    """Keeps what is said."""
+    """Keeps what is said, and lets somebody know."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: "multiprocessing.synchronize.Event") -> None:
         self.lines: list[str] = []
+        self.said = said
 
     def say(self, text: str) -> None:
         self.lines.append(text)
+        self.said.set()
 
 
 @pytest.fixture
@@ -100,12 +104,13 @@ def test_leftover_of_a_killed_build_is_replaced(cache: Path) -> None:
     assert [path.name for path in made.iterdir()] == ["whole"]
 
 
-def _hold(cache: str, taken: "multiprocessing.synchronize.Event", seconds: float) -> None:
+def _hold(cache: str, taken: "multiprocessing.synchronize.Event",
+          enough: "multiprocessing.synchronize.Event") -> None:
     os.environ["PVSYNC_CACHE"] = cache
 
     def make(out: Path) -> None:
         taken.set()
-        time.sleep(seconds)
+        enough.wait(LIMIT)
         (out / "by").write_text("the other")
 
     content.entry("thing", "0" * 12, make)
@@ -113,11 +118,11 @@ def _hold(cache: str, taken: "multiprocessing.synchronize.Event", seconds: float
 
 def test_second_builder_waits_and_takes_the_result(cache: Path) -> None:
     context = multiprocessing.get_context("fork")
-    taken = context.Event()
-    other = context.Process(target=_hold, args=(str(cache), taken, 0.6))
+    taken, waits = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(str(cache), taken, waits))
     other.start()
-    assert taken.wait(10)
-    progress = Recorder()
+    assert taken.wait(LIMIT)
+    progress = Recorder(waits)
     made = content.entry("thing", "0" * 12, lambda out: pytest.fail("built twice"), progress)
     other.join()
     assert (made / "by").read_text() == "the other"
@@ -127,9 +132,9 @@ def test_second_builder_waits_and_takes_the_result(cache: Path) -> None:
 def test_a_killed_builder_frees_the_lock(cache: Path) -> None:
     context = multiprocessing.get_context("fork")
     taken = context.Event()
-    other = context.Process(target=_hold, args=(str(cache), taken, 60.0))
+    other = context.Process(target=_hold, args=(str(cache), taken, context.Event()))
     other.start()
-    assert taken.wait(10)
+    assert taken.wait(LIMIT)
     other.kill()
     other.join()
     assert not list(content.entry("thing", "0" * 12, lambda out: None).iterdir())

@@ -149,7 +149,10 @@ def test_a_guest_that_does_not_come_back(
     assert [boot.ok for boot in records.boots(tmp_path) if boot.guest] == [False]
 
 
-def test_a_run_that_nothing_disturbed_is_invalid(spec: HostSpec, tmp_path: Path) -> None:
+def test_a_run_that_nothing_disturbed_is_invalid(
+    spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.session.MIN_OVERLAP", 0.0)
     what = disturbed("kill", "restore", command="echo Time: 1", within=3_600_000, repeats=0)
     assert not go(what, spec, tmp_path)
     (run,) = records.runs(tmp_path)

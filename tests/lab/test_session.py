@@ -52,7 +52,7 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
     def start(self: Machine, timeout: float = 0) -> dict[str, object]:
         return {**hello(self, 20), "kvm": True, "cgroups": False}
     monkeypatch.setattr(Machine, "start", start)
-    monkeypatch.setattr("lab.session.BOOT_LIMIT", 3.0)
+    monkeypatch.setattr("lab.session.BOOT_LIMIT", 60.0)
     monkeypatch.setattr("lab.session.VCPU_LIMIT", 0.0)
     nothing = Path("/dev/null")
     return HostSpec("local", 2, 64, nothing, nothing, nothing, nothing,
@@ -85,7 +85,12 @@ def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
     ("die", "died"), ("splat", "scheduling while atomic"), ("noboot", "did not boot"),
     ("hang", "did not end its run within 3 s"),  # the limit of its command
 ])
-def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words: str) -> None:
+def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words: str,
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """And good ones beside them valid, however long one waits for the other."""
+    monkeypatch.setattr("lab.session.MIN_OVERLAP", 0.0)
+    if mode == "noboot":
+        monkeypatch.setattr("lab.session.BOOT_LIMIT", 5.0)
     what = experiment("sleep 0.1", timeout=3, good="", bad=mode)
     assert not go(what, spec, tmp_path)
     bad = [run for run in records.runs(tmp_path) if run.scheme == "bad"]
@@ -479,9 +484,10 @@ def test_nothing_is_left_running(tmp_path: Path, number: int) -> None:
     lab = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], cwd=root,
                            stderr=subprocess.DEVNULL)
     tree: list[psutil.Process] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     names: list[str] = []
-    while time.monotonic() < end and "sleep" not in names:
+    while "sleep" not in names:
+        assert lab.poll() is None and time.monotonic() < end, names
         tree = psutil.Process(lab.pid).children(recursive=True)
         names = [process_name(process) for process in tree]
         time.sleep(0.1)
@@ -489,7 +495,7 @@ def test_nothing_is_left_running(tmp_path: Path, number: int) -> None:
     # The commands inside a real guest end with it; the fakes' children are not ours to end.
     machines = [p for p, name in zip(tree, names, strict=True) if name not in ("sh", "sleep", "")]
     lab.send_signal(number)
-    lab.wait(20)
+    lab.wait(60)
     _, alive = psutil.wait_procs(machines, timeout=10)
     for process in tree:
         if process.is_running():

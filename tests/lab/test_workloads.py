@@ -344,7 +344,7 @@ def test_kernel_loop_counts_the_work_of_all_threads(build: Build, mode: str) -> 
     workload, what = WORK[mode]
     output = good(build("kernel-loop"), "-m", mode, "-S", "0.25", "-t", "9")
     number_of, rate = number(output, what), number(output, f"{what}/s")
-    assert 0.24 < number_of / rate < 1.5
+    assert 0.24 < number_of / rate < 10
     assert figure(workload, output) == rate
     command = config.workloads()[workload].command
     assert f"-m {mode} " in command
@@ -411,7 +411,7 @@ def test_checker_forms(build: Build, variant: str, threads: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_checker_finds_flushes_that_come_too_late(build: Build, variant: str, size: str) -> None:
-    done = run(build("tlb-checker", *userland.CC, "-DPUBLISH_EARLY"), "-S", "5", "-v", variant,
+    done = run(build("tlb-checker", *userland.CC, "-DPUBLISH_EARLY"), "-S", "30", "-v", variant,
                "-p", size)
     assert (done.returncode, done.stdout) == (1, "")
     what = "stored" if variant == "mprotect" else "(read|stored)"
@@ -425,7 +425,7 @@ def test_checker_finds_either_kind_alone(
     build: Build, variant: str, flag: str, word: str
 ) -> None:
     flags = (*userland.CC, "-DPUBLISH_EARLY", flag)
-    done = run(build("tlb-checker", *flags), "-S", "5", "-v", variant, "-p", "1")
+    done = run(build("tlb-checker", *flags), "-S", "30", "-v", variant, "-p", "1")
     assert done.returncode == 1 and f" {word} in generation " in done.stderr
 
 
