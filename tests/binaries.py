@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test programs in C: built by the Makefile of their folder, run, and their lines counted."""
 
+import functools
 import os
 import subprocess
 from collections.abc import Sequence
@@ -30,6 +31,20 @@ def make(sources: Path, targets: Sequence[str], folder: Path,
     done = subprocess.run(command, cwd=sources, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace", check=False)
     return None if done.returncode == 0 else done.stdout
+
+
+@functools.cache
+def fixed_layout() -> tuple[str, ...]:
+    """Prefix for ThreadSanitizer, some of whose versions fail on a randomised layout.
+
+    Empty where containers forbid it; there it has to do without.
+    """
+    prefix = ("setarch", "-R")
+    try:
+        done = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    except OSError:
+        return ()
+    return prefix if done.returncode == 0 else ()
 
 
 def run(command: Sequence[str], seconds: int | None = None) -> Outcome:

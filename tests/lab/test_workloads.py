@@ -13,6 +13,7 @@ import pytest
 
 from lab import config, parse, paths, userland
 from lab.model import Experiment, Workload
+from tests.binaries import fixed_layout
 
 OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")
 SANITIZERS = ("address", "thread", "undefined")
@@ -39,8 +40,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
 
 
 def run(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    # With fixed addresses, which the thread sanitizer needs on some machines.
-    return subprocess.run(["setarch", "-R", str(program), *options], capture_output=True,
+    return subprocess.run([*fixed_layout(), str(program), *options], capture_output=True,
                           text=True, timeout=60, check=False)
 
 

@@ -10,10 +10,8 @@ nothing is a failure; so is a broken lock that a runner does not notice.
 """
 
 import argparse
-import functools
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -23,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import binaries
-from tests.binaries import Outcome, reason
+from tests.binaries import Outcome, fixed_layout, reason
 
 HERE = Path(__file__).resolve().parent
 OVERLAY = HERE.parent.parent / "kernel" / "overlay"
@@ -80,20 +78,6 @@ def programs() -> Iterator[str]:
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str]) -> str | None:
     """Build into `folder`; None when it worked, else what make said."""
     return binaries.make(HERE, targets, folder, variables)
-
-
-@functools.cache
-def fixed_layout() -> tuple[str, ...]:
-    """Prefix for ThreadSanitizer, some of whose versions fail on a randomised layout.
-
-    Empty where containers forbid it; there it has to do without.
-    """
-    prefix = ("setarch", "-R")
-    try:
-        done = subprocess.run([*prefix, "true"], capture_output=True, check=False)
-    except OSError:
-        return ()
-    return prefix if done.returncode == 0 else ()
 
 
 def run(binary: Path, arguments: Sequence[str] = (), seconds: int | None = None) -> Outcome:
