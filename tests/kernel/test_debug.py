@@ -116,9 +116,8 @@ def test_every_mechanism(lab: Lab, variant: str, length: int) -> None:
 @pytest.mark.soak
 @variants
 def test_random_hypercalls(lab: Lab, variant: str, length: int) -> None:
-    command = test_hostile.COMMAND.format(seconds=length, calls=1_000_000_000, seed=4)
     result = lab(DEBUG, "--variant", variant, "--schemes", "host-all", "--vms", "2", "--cmd",
-                 command, "--timeout", str(2 * length + 60))
+                 test_hostile.command(4, seconds=length), "--timeout", str(2 * length + 60))
     assert result.status == 0, result.output
     made = test_hostile.answers(result, "host-all", 4)
     assert all(one.unexpected == 0 < one.accepted for one in made), made
