@@ -59,7 +59,7 @@ def meminfo(text: str, *names: str) -> int:
 Lab = Callable[..., Result]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """Runs `./pvsync run` with the arguments given, into a directory of its own."""
 
