@@ -70,7 +70,8 @@ def test_wrong_values_change_nothing(host: Host) -> None:
 
 def test_schemes_with_wrong_values(lab: Lab) -> None:
     """Each is refused, with the reason, and said in the host's log as often as it was tried."""
-    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(WRONG), "--vms", "1")
+    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(WRONG), "--vms", "1",
+                 "--max-repeats", "1")
     assert result.status == 1, result.output
     logs = "".join(log.read_text(errors="replace")
                    for log in result.directory.glob("boots/*/host-console.log"))
