@@ -33,7 +33,8 @@ def test_guests_on_a_stock_host(lab: Lab) -> None:
         output = result.guest_output(scheme)
         assert output.count(f"spinlocks: {scheme}") == 2, output
         for name in ("lock_halts", "lock_kicks"):
-            assert all(int(n) for n in re.findall(rf"^{name} (\d+)$", output, re.M)), output
+            counted = re.findall(rf"^{name} (\d+)$", output, re.M)
+            assert len(counted) == 2 and all(map(int, counted)), output
     output = result.guest_output("guest-alone")
     assert output.count("spinlocks: pmt") == 2, output
     for line in REFUSED:
