@@ -34,7 +34,9 @@ CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
 EXAMPLES_PER_S = 5
 """For each of the properties of the lab's parsers, all together: about so many take a second."""
 BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
-"""A search uses one CPU; what the tests print is shown when all are done."""
+"""Such a test uses one CPU; what it prints is shown when all are done."""
+PROGRAMS = "tests/lab/test_workloads.py"
+"""Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run."""
@@ -76,13 +78,15 @@ def stages() -> list[Stage]:
     return [
         Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300),
         Stage("mypy", (python, "-m", "mypy"), "status", 900),
-        Stage("lab", (python, "-m", "pytest", "tests/lab"), "pytest"),
+        Stage("lab", (python, "-m", "pytest", *BOTH_CPUS, "tests/lab", "--ignore", PROGRAMS),
+              "pytest"),
+        Stage("programs", (python, "-m", "pytest", PROGRAMS), "pytest"),
         Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models"), "pytest",
               whole=True),
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
-        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 4500),
+        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 7200),
     ]
 
 

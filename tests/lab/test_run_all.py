@@ -153,7 +153,15 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "ruff", "mypy", "lab", "models", "policy", "series", "locks", "kernel"]
+        "ruff", "mypy", "lab", "programs", "models", "policy", "series", "locks", "kernel"]
+
+
+def test_no_file_of_tests_is_left_out() -> None:
+    """Or run twice: one stage has all of a folder but what the next one has."""
+    lab, programs = (stage.command for stage in run_all.stages()
+                     if stage.name in ("lab", "programs"))
+    assert lab[-3:] == ("tests/lab", "--ignore", run_all.PROGRAMS)
+    assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_file()
 
 
 LIMIT = 60.0
