@@ -191,6 +191,17 @@ def test_deps_refusals(machine: Machine) -> None:
     assert found.returncode == 2 and "apt-get update failed" in found.stderr
 
 
+def test_ci_begins_without_make(machine: Machine) -> None:
+    machine.script("id", "#!/bin/sh\necho 0\n")
+    machine.script("dpkg-query", "#!/bin/sh\nexit 1\n")
+    machine.script("is-make", '#!/bin/sh\necho made "$@" in "$PWD"\n')
+    machine.script("apt-get", '#!/bin/sh\ncase "$*" in *install*" make "*)\n'
+                              '\tcp "${0%/*}/is-make" "${0%/*}/make" ;;\nesac\n')
+    found = machine.run(str(paths.ROOT / ".ci/run"))
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[-1] == f"made test in {paths.ROOT}"
+
+
 def test_listed_packages_have_a_line_each() -> None:
     lines = (paths.LAB / "packages.txt").read_text().splitlines()
     for line in lines:
