@@ -42,6 +42,11 @@ class Mutant:
     new: str
 
 
+MISSED = "NOT CAUGHT"
+# Nothing may be wrong with them, or the mutants prove nothing.
+CONTROLS = [Mutant("(no change: has to pass)", runner, "SPDX", "SPDX") for runner in RUNNERS]
+
+
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str] = ()) -> str | None:
     """Build into `folder`; None when it worked, else what make said."""
     return binaries.make(HERE, targets, folder, variables)
@@ -92,19 +97,21 @@ def try_mutant(mutant: Mutant) -> tuple[bool, str]:
         if error:
             return False, f"NOT TRIED, it does not compile:\n{error}"
         outcome = run([str(Path(name) / target)], seconds=10)
-        return outcome.failed > 0, reason(outcome) if outcome.failed else "NOT CAUGHT"
+        return outcome.failed > 0, reason(outcome) if outcome.failed else MISSED
 
 
 def mutants(only: str) -> tuple[int, int]:
-    """The table of mutants and of what caught them."""
+    """The table of mutants and of what caught them; the first ones must not be caught."""
     chosen = [mutant for mutant in load_mutants(HERE / "mutants.toml") if only in mutant.name]
     print(f"{len(chosen)} mutants, and the test that noticed each", flush=True)
-    caught = 0
+    tried, good = [*CONTROLS, *chosen], 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, (noticed, how) in zip(chosen, pool.map(try_mutant, chosen), strict=True):
-            caught += noticed
-            print(f"{mutant.runner + ': ' + mutant.name:52} {how}", flush=True)
-    return caught, len(chosen) - caught
+        for mutant, (noticed, how) in zip(tried, pool.map(try_mutant, tried), strict=True):
+            control = mutant in CONTROLS
+            good += how == MISSED if control else noticed
+            said = "passed" if control and how == MISSED else how
+            print(f"{mutant.runner + ': ' + mutant.name:52} {said}", flush=True)
+    return good, len(tried) - good
 
 
 def main() -> int:
