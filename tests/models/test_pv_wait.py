@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.spin import first_error, verify
+from tests.models.spin import check, first_error, verify
 
 MODEL = Path(__file__).with_name("pv_wait.pml")
 # 3 CPUs by 2 rounds, and the states of each.
@@ -28,11 +28,7 @@ MUTATIONS = [
 @pytest.mark.parametrize("lock", BOUNDS)
 def test_no_waiter_sleeps_for_ever(lock: str, tmp_path: Path) -> None:
     define, states = BOUNDS[lock]
-    found = verify(MODEL, tmp_path, define)
-    assert found.errors == 0, found.first
-    assert found.complete
-    print(f"[{lock}: {found.states} states]", end=" ")
-    assert found.states == states
+    check(lock, verify(MODEL, tmp_path, define), states)
 
 
 @pytest.mark.parametrize(("lock", "mutation", "error"), MUTATIONS)
