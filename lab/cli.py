@@ -190,7 +190,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--host-variant", help="The host's, if it is to be another one, such as stock.")
 @click.option("--window-ms", type=int, help="How often to note the VMs' CPU time; 0 is never.")
 @click.option("--disturb", type=Disturbances(),
-              help="What is done to guests while they are measured.")
+              help="What is done to guests while they are measured:"
+              f" {', '.join(get_args(Disturbance))}.")
 @click.option("--disturb-ms", type=int, help="When they are killed or restored at the latest.")
 @click.option("--pin/--no-pin", default=None, help="Tie vCPU i of each guest to pCPU i.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
@@ -384,7 +385,8 @@ def _report(directory: Path) -> None:
 
 @group.command()
 @click.argument("where", type=click.Choice(["host", "guest"]), default="guest")
-@click.option("--scheme", default="pvqspinlock", show_default=True, help="Of the guest.")
+@click.option("--scheme", default="pvqspinlock", show_default=True,
+              help="Whose boot arguments the guest gets; the host is as it is by default.")
 @click.option("--vcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
 @click.option("--pcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True)
@@ -402,12 +404,14 @@ def shell(
                 packages=packages)
 
 
-@group.command()
+@group.command(short_help="How much this host's virtual machines are held up, and why.")
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
               metavar="SECONDS", help="How often to look.")
 @click.option("--once", is_flag=True, help="Show one interval, and stop.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True)
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True)
+@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+              help="Where it is mounted.")
+@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+              help="Where it is mounted.")
 def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
     """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""
     from lab import top as viewer
