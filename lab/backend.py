@@ -17,8 +17,6 @@ KVM_GET_API_VERSION = 0xAE00
 KVM_CREATE_VM = 0xAE01
 CPUINFO = Path("/proc/cpuinfo")
 KVM_NODE = Path("/dev/kvm")
-PVSYNC_HOST = Path("/sys/module/pvsync")
-"""There when the running kernel has the pvsync host part."""
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
@@ -68,7 +66,8 @@ def choose(wanted: str, *, cpuinfo: str | None = None,
     """The backend for `--backend wanted`; UsageError when it cannot work here.
 
     `auto` takes `kvm` where nesting on hardware works and `tcg` elsewhere;
-    `local` needs the pvsync kernel running and is only taken when asked for.
+    `local` is only taken when asked for; what a scheme sets of the host needs
+    the pvsync kernel there, and is refused else.
     """
     if wanted == "tcg":
         return "tcg"

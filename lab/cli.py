@@ -174,7 +174,7 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--schemes", type=Names(), help="Schemes; the first is the baseline.")
 @click.option("--vms", type=Counts(), help="Numbers of VMs at a time.")
 @click.option("--vcpus", type=int, help="vCPUs of each guest.")
-@click.option("--pcpus", type=int, help="CPUs of the host.")
+@click.option("--pcpus", type=int, help="CPUs of the host; with --backend local what it has.")
 @click.option("--reps", type=int, help="Valid runs a cell in one host boot.")
 @click.option("--boots", type=int, help="Host boots.")
 @click.option("--max-repeats", type=int, help="How often an invalid run is repeated.")
