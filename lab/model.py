@@ -155,6 +155,9 @@ class RunRecord:
     """Share of the measured time in which all guests were loaded, 0 to 1."""
     disturbed: dict[str, int] = field(default_factory=dict)
     """What was done to its guests meanwhile, and how often."""
+    stalled: float | None = None
+    """Seconds for which one of this machine's CPUs stood still at most, see `stalls`; None when
+    that is not known."""
 
 
 @dataclass(frozen=True)

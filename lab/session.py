@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from lab import console, disturb, kconfig, observed, records, windows
+from lab import console, disturb, kconfig, observed, records, stalls, windows
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -264,10 +264,11 @@ class Session:
             self._setup(names, workload)
             self.machine.control.call("switch", run=names)
             self._snapshot(names, planned.run_id(attempt), "before")
-            answer = self.machine.control.call(
-                "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
-                neighbour=workload.neighbour, timeout=workload.timeout_s, settle=self._settle,
-                patience=2 * self._settle, **self._meanwhile(names, planned.run_id(attempt)))
+            with stalls.Watch() as watch:
+                answer = self.machine.control.call(
+                    "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
+                    neighbour=workload.neighbour, timeout=workload.timeout_s, settle=self._settle,
+                    patience=2 * self._settle, **self._meanwhile(names, planned.run_id(attempt)))
             self._keep(names, planned.run_id(attempt), answer)
             if not any(note["error"] for note in answer["guests"].values()):
                 left = [name for name in names if "killed" not in answer["guests"][name]]
@@ -278,7 +279,8 @@ class Session:
                 if name in self._live:
                     self._drop(name, self._look(name) or str(refusal))
             return self.invalid(planned, attempt, str(refusal))
-        return self._judge(planned, attempt, names, answer)
+        record = self._judge(planned, attempt, names, answer)
+        return replace(record, stalled=round(watch.longest, 4))
 
     def _setup(self, names: list[str], workload: Workload) -> None:
         """What a guest goes through once for a workload: its setup, one unmeasured run.

@@ -13,7 +13,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lab import cpu_waits, flushes, histogram, observed, parse, preemptions, stats, windows
+from lab import (
+    cpu_waits,
+    flushes,
+    histogram,
+    observed,
+    parse,
+    preemptions,
+    stalls,
+    stats,
+    windows,
+)
 from lab.errors import UsageError
 from lab.model import (
     BootRecord,
@@ -123,7 +133,7 @@ def load(directory: Path) -> Results:
                 manifest.observe is not False or manifest.window_ms > 0)
         for run in runs.records
     )
-    warnings = runs.warnings + boots.warnings
+    warnings = runs.warnings + boots.warnings + stalls.warnings(runs.records)
     return Results(directory, manifest, figures, boots.records, warnings)
 
 

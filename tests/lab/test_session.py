@@ -70,6 +70,7 @@ def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
     runs = [run for run in records.runs(tmp_path) if "overlapped" not in run.reason]
     assert len(runs) == 8 and all(run.valid and run.overlap >= MIN_OVERLAP for run in runs)
     assert {len(run.guests) for run in runs} == {1, 2}
+    assert all(run.stalled is not None and 0 <= run.stalled < 60 for run in runs)
     for run in runs:
         for guest in run.guests:
             assert guest.status == 0 and guest.elapsed and 0.25 < guest.elapsed < 5
