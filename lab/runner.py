@@ -117,6 +117,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     can be resumed then.
     """
     chosen = backends.choose(options.backend)
+    _check_cpus(experiment, chosen)
     _check_memory(experiment, chosen)
     files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
@@ -268,6 +269,16 @@ def _next_boot(directory: Path) -> int:
     taken = [int(one.name) for one in folder.iterdir() if one.name.isdigit()] \
         if folder.is_dir() else []
     return max(taken, default=-1) + 1
+
+
+def _check_cpus(experiment: Experiment, backend: Backend) -> None:
+    """UsageError when this machine is the host and has another number of CPUs than recorded."""
+    there = len(os.sched_getaffinity(0))
+    if backend == "local" and experiment.pcpus != there:
+        raise UsageError(
+            f"With --backend local guests have the {there} CPUs that this lab may use, not"
+            f" {experiment.pcpus}: say --pcpus {there}, or give it fewer, as in"
+            " `taskset -c 0-3 ./pvsync run ... --pcpus 4`")
 
 
 def _check_memory(experiment: Experiment, backend: Backend) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from lab import kconfig, runner, shell, tsc
 from lab.control import Control, HostLost, Refused
+from lab.errors import UsageError
 from lab.guest import GuestSpec, guest_command
 from lab.images import PLACEHOLDERS, GuestFiles
 from lab.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
 from lab.model import Experiment, Scheme, Workload
+from lab.progress import Silent
 from lab.session import guest_files
 
 SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
@@ -83,6 +85,24 @@ def test_dry_run_says_everything() -> None:
     assert "/bzImageoff " in second and "/dev/vdd" in second
     assert "KERNEL-off" in "\n".join(runner.dry_run(off, backend="tcg"))
     assert "is tied to a pCPU" in runner.dry_run(replace(what, pin=True), backend="tcg")[0]
+
+
+@pytest.mark.parametrize(("usable", "pcpus", "refused"), [
+    ({0, 1}, 2, ""), ({4, 6, 7}, 3, ""), ({0, 1, 2, 3}, 2, "say --pcpus 4"),
+    ({1}, 2, "say --pcpus 1"),
+])
+def test_local_guests_have_the_cpus_of_the_lab(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: set[int], pcpus: int,
+        refused: str) -> None:
+    work = Workload("w", "", "true", "time", "s", "lower", "", 10)
+    what = Experiment("e", "", (Scheme("a", "", label="a"),), (work,), (1,), 2, pcpus, 3, 1,
+                      guest_mem=1 << 40)  # more than there is
+    monkeypatch.setattr("lab.runner.backends.choose", lambda wanted: wanted)
+    monkeypatch.setattr("lab.runner.os.sched_getaffinity", lambda _: usable)
+    with pytest.raises(UsageError, match=refused or "MiB for all guests"):
+        runner.run(what, tmp_path, runner.Options("local"), Silent(), PLACEHOLDERS)
+    with pytest.raises(UsageError, match="MiB for all guests"):
+        runner.run(what, tmp_path, runner.Options("tcg"), Silent(), PLACEHOLDERS)
 
 
 def test_memory_for_all_guests() -> None:
