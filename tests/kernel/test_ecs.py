@@ -60,6 +60,15 @@ modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim
 modprobe ecs_claim seconds=2 form=2 && rmmod ecs_claim
 dmesg | grep -a 'ecs claim'
 """
+BESIDE = """
+if grep -q ecs=count /proc/cmdline
+then
+    modprobe ecs_claim seconds=6 form=1 && rmmod ecs_claim
+else
+    cyclictest -q --policy=other -t 2 -i 2000 -D 6
+fi
+"""
+"""In the first guest claims that never end; in the other two threads that mostly sleep."""
 MISUSE = f"""
 if grep -q ecs=count /proc/cmdline
 then
@@ -170,3 +179,27 @@ def test_claims_that_never_end(misused: Result) -> None:
     assert lied["extend_expired"] > lied["extend_avoided"] > -1, lied
     # 1 ms, and what a timer of an emulated host may be late.
     assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
+
+
+def us_per_wakeup(result: Result, scheme: str) -> float:
+    """CPU time of the second guest's VM for each wake-up of the threads in it, microseconds."""
+    used = []
+    for when in ("before", "after"):
+        (file,) = result.directory.glob(f"raw/*-{scheme}-a*/host.{when}.txt")
+        found = re.search(rf"-{scheme}-1/cpu.stat <==\nusage_usec (\d+)$", file.read_text(), re.M)
+        assert found, file
+        used.append(int(found[1]))
+    wakeups = sum(map(int, re.findall(r"^T: \d.* C: +(\d+) ", result.guest_output(scheme), re.M)))
+    assert wakeups > 1000, result.output
+    return (used[1] - used[0]) / wakeups
+
+
+def test_loans_are_charged_to_who_has_them(lab: Lab) -> None:
+    """Beside a VM that borrows at each wake-up of a sleeper, sleepers pay for themselves alone."""
+    result = lab(str(HERE / "ecs.toml"), "--schemes",
+                 "ecs-count-beside-stock,ecs-count-watch-beside-stock", "--pin", "--cmd", BESIDE)
+    assert result.status == 0, result.output
+    assert host(result, "ecs-count-beside-stock")["extend_expired"] > 1000, result.output
+    lent, own = (us_per_wakeup(result, f"ecs-count{middle}-beside-stock")
+                 for middle in ("", "-watch"))
+    assert lent < 1.25 * own, (lent, own)

@@ -29,7 +29,10 @@
  * What is put off is a switch to other tasks of the fair class only, at most for
  * the length of the timer. Nothing is given: update_curr() charges the time to the
  * vCPU, and to the groups above it, as ever, so that EEVDF finds it ahead of its
- * share by as much and lets the others go first until they have caught up.
+ * share by as much and lets the others go first until they have caught up. A
+ * wake-up that finds a request leaves a note that the switch need not read the
+ * clock, as it follows at once. That note is taken back as well: the switch that
+ * follows after the loan would charge the loan to whom it was at the expense of.
  */
 #include <linux/export.h>
 #include <linux/mmu_context.h>
@@ -117,6 +120,7 @@ bool pvsync_put_off_switch(void)
 	if (may) {
 		clear_tsk_need_resched(current);
 		clear_preempt_need_resched();
+		rq_clock_cancel_skipupdate(rq);
 	}
 	rq_unlock_irq(rq, &rf);
 	return may;
