@@ -33,6 +33,9 @@
  * wake-up that finds a request leaves a note that the switch need not read the
  * clock, as it follows at once. That note is taken back as well: the switch that
  * follows after the loan would charge the loan to whom it was at the expense of.
+ *
+ * With core scheduling, a request may come from the other thread of the core, which
+ * runs a task of another cookie already and relies on it. Nothing is put off then.
  */
 #include <linux/export.h>
 #include <linux/mmu_context.h>
@@ -108,14 +111,15 @@ static bool only_fair_tasks_wait(struct rq *rq)
  *
  * Context: its thread, preemption disabled, interrupts enabled.
  *
- * Return: false if it has to go: something of another class waits, or its group
- * has used up its bandwidth.
+ * Return: false if it has to go: something of another class waits, its group has
+ * used up its bandwidth, or threads of a core are scheduled together.
  */
 bool pvsync_put_off_switch(void)
 {
 	struct rq_flags rf;
 	struct rq *rq = this_rq_lock_irq(&rf);
-	bool may = only_fair_tasks_wait(rq) && !out_of_bandwidth(current);
+	bool may = !sched_core_enabled(rq) && only_fair_tasks_wait(rq) &&
+		   !out_of_bandwidth(current);
 
 	if (may) {
 		clear_tsk_need_resched(current);
