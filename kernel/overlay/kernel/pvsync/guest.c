@@ -40,8 +40,12 @@ const char * __init pvsync_host_lacks(unsigned long feature)
 		return "this is no KVM guest";
 	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
 		return "the host dedicates CPUs to this guest";
-	if (cc_platform_has(CC_ATTR_GUEST_STATE_ENCRYPT))
-		return "the host cannot see the state of an encrypted guest";
+	/*
+	 * Records would be read and written as ciphertext; and where registers are
+	 * hidden as well, even the question is fatal: the instruction traps here.
+	 */
+	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
+		return "the host cannot see into an encrypted guest";
 	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
 	if (features < 0 || !(features & feature))
 		return "the host does not offer it";
