@@ -6,6 +6,7 @@ So are critical sections of a kernel whose host reads what it keeps anyway.
 
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,25 @@ def test_free_adds_no_instruction(folders: dict[str, Path], name: str) -> None:
 def test_the_comparison_sees_a_difference(folders: dict[str, Path], name: str) -> None:
     """With pvsync in, the functions with a hook do differ from the base's."""
     assert disassembly(folders["test"] / name) != disassembly(folders["stock"] / name)
+
+
+def symbols(paths: Iterable[Path], *options: str) -> set[str]:
+    """Names that `nm` tells of object files."""
+    done = subprocess.run(["nm", "--format=just-symbols", *options, *map(str, paths)],
+                          capture_output=True, text=True, check=True)
+    return {name for name in done.stdout.split() if not name.endswith(":")}
+
+
+def unexported(folder: Path, exported: set[str]) -> set[str]:
+    """What KVM's objects take from the rest of the kernel, and a module could not."""
+    objects = [*folder.glob("arch/x86/kvm/**/*.o"), *folder.glob("virt/**/*.o")]
+    taken = symbols(objects, "--undefined-only") - symbols(objects, "--defined-only")
+    assert len(taken) > 300, f"{folder} has too few objects of KVM"
+    return taken - exported
+
+
+def test_kvm_may_be_a_module(folders: dict[str, Path]) -> None:
+    """KVM takes nothing that is not exported but what stock's takes only when built in."""
+    marks = symbols([kernel.build("test").vmlinux])
+    exported = {name.removeprefix("__ksymtab_") for name in marks if name.startswith("__ksymtab_")}
+    assert unexported(folders["test"], exported) <= unexported(folders["stock"], exported)

@@ -7,6 +7,7 @@
 #define pr_fmt(fmt) "pvsync: " fmt
 
 #include <linux/export.h>
+#include <linux/kernel_stat.h>
 #include <linux/kstrtox.h>
 #include <linux/minmax.h>
 #include <linux/moduleparam.h>
@@ -434,3 +435,17 @@ u64 pvsync_thread_ns(struct pid *pid)
 	return task ? task_sched_runtime(task) : 0;
 }
 EXPORT_SYMBOL_GPL(pvsync_thread_ns);
+
+/**
+ * pvsync_cpu_switches - how often a CPU has switched tasks
+ * @cpu: the CPU
+ *
+ * Here for the same reason.
+ *
+ * Context: any; not exact while the CPU switches.
+ */
+unsigned long long pvsync_cpu_switches(int cpu)
+{
+	return nr_context_switches_cpu(cpu);
+}
+EXPORT_SYMBOL_GPL(pvsync_cpu_switches);

@@ -3,7 +3,6 @@
  * Spinning vCPUs: the one entry for all signs of it, the choice of a vCPU to run
  * instead, the yield, and what came of it.
  */
-#include <linux/kernel_stat.h>
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
 
@@ -173,7 +172,7 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 
 	WRITE_ONCE(mine->target, target);
 	WRITE_ONCE(mine->cpu, cpu);
-	WRITE_ONCE(mine->switches, nr_context_switches_cpu(cpu));
+	WRITE_ONCE(mine->switches, pvsync_cpu_switches(cpu));
 	WRITE_ONCE(mine->exits, me->stat.exits);
 	set_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
 	WRITE_ONCE(target->arch.pvsync.wanted, true);
@@ -231,7 +230,7 @@ static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
 		pvsync_count_for(vcpu, PVSYNC_yield_moved, 1);
 		return;
 	}
-	if (nr_context_switches_cpu(cpu) - READ_ONCE(his->switches) <= 1)
+	if (pvsync_cpu_switches(cpu) - READ_ONCE(his->switches) <= 1)
 		pvsync_count_for(vcpu, PVSYNC_yield_picked, 1);
 	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
 		pvsync_count_for(vcpu, PVSYNC_yield_ran, 1);
