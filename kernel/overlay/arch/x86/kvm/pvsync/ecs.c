@@ -173,9 +173,15 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 	gpa = task - ecs->memory + ecs->nesting;
 	if (!IS_ALIGNED(gpa, sizeof(nesting)))
 		return false;
+	/*
+	 * Not by way of the vCPU, whose memory slots have a cache without a lock: the
+	 * thread may be in the midst of a look-up for a fault.
+	 */
 	idx = srcu_read_lock(&vcpu->kvm->srcu);
-	if (kvm_vcpu_read_guest_atomic(vcpu, gpa, &nesting, sizeof(nesting)))
+	pagefault_disable();
+	if (kvm_read_guest(vcpu->kvm, gpa, &nesting, sizeof(nesting)))
 		nesting = 0;
+	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 	return nesting > 0;
 }
