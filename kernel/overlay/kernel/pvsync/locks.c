@@ -259,10 +259,12 @@ static void __init pause_once(struct qspinlock *lock)
 	cpu_relax();
 }
 
+/* With PREEMPT_RT, allocations take locks that sleep: not with interrupts off. */
 static void __init section_once(struct qspinlock *lock)
 {
 	queued_spin_lock(lock);
-	kfree(kmalloc(128, GFP_NOWAIT));
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		kfree(kmalloc(128, GFP_NOWAIT));
 	queued_spin_unlock(lock);
 }
 
