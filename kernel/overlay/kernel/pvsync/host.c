@@ -211,8 +211,8 @@ module_param_named(assert_shootdown, pvsync_tlb_asserted, bool, 0644);
 #endif
 
 /*
- * Signs of one vCPU that come faster than this are answered without doing
- * anything: a guest has nothing to gain from them, and a hostile one could
+ * Calls for help of one vCPU that come faster than this are answered without
+ * doing anything: a guest has nothing to gain from them, and a hostile one could
  * make other CPUs' run queue locks hot. The helping paper's guests wait for 2^16
  * cycles before each, about 25 us.
  */
