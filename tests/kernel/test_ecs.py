@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from lab import observed
+from lab.guest import guest_group
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.hypercalls import (
     ECS,
@@ -186,9 +188,8 @@ def us_per_wakeup(result: Result, scheme: str) -> float:
     used = []
     for when in ("before", "after"):
         (file,) = result.directory.glob(f"raw/*-{scheme}-a*/host.{when}.txt")
-        found = re.search(rf"-{scheme}-1/cpu.stat <==\nusage_usec (\d+)$", file.read_text(), re.M)
-        assert found, file
-        used.append(int(found[1]))
+        seen = observed.parse(file.read_text())
+        used.append(seen.cpu_usec[guest_group(f"{scheme}-1")])
     wakeups = sum(map(int, re.findall(r"^T: \d.* C: +(\d+) ", result.guest_output(scheme), re.M)))
     assert wakeups > 1000, result.output
     return (used[1] - used[0]) / wakeups
