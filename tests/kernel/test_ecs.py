@@ -42,6 +42,8 @@ BUSY = """
 dmesg | grep -a 'pvsync:'
 for i in 1 2 3; do hackbench -g 4 -l 100 >/dev/null; done
 /usr/lib/pvsync/bin/ebizzy-like -r 50
+modprobe section_cost ms=10 && rmmod section_cost
+dmesg | grep -a 'section cost'
 grep -e ^ecs_ -e ^park_ /sys/kernel/debug/pvsync/counters
 sleep 0.2
 sed 's/^/record /' /sys/kernel/debug/pvsync/ecs 2>/dev/null
@@ -90,6 +92,9 @@ SAID = {
     "ecs-dedicated": "the host dedicates CPUs to this guest",
     "park-unknown": "pvsync.park=nonsense is not known",
 }
+KINDS = {"nothing", "non-preemptable", "preemptable", "spinlock", "rwlock-read", "rwlock-write",
+         "mutex", "rwsem-read", "rwsem-write", "rcu"}
+"""What section_cost passes, once on one CPU and once on two."""
 SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
 
 
@@ -110,6 +115,10 @@ def test_every_form_of_ecs(lab: Lab) -> None:
         output = result.guest_output(scheme)
         assert line in output, f"{scheme}: {output}"
         assert counter(output, "ecs_unbalanced") == 0, f"{scheme}: {output}"
+        timed = re.findall(r"section cost: (\S+), CPUs ([12]): (\d+\.\d) ns$", output, re.M)
+        assert {(kind, cpus) for kind, cpus, _ns in timed} == {
+            (kind, cpus) for kind in KINDS for cpus in "12"}, f"{scheme}: {output}"
+        assert all(float(ns) > 0 for _kind, _cpus, ns in timed), timed
     check_claims(result)
     check_parking(result)
 

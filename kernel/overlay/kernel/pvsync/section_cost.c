@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What critical sections cost that have nothing in them: table 4 of S. Kashyap,
+ * C. Min and T. Kim, "Scaling Guest OS Critical Sections with eCS", USENIX
+ * ATC 2018. Each kind is passed for some time by one CPU, and then by all of
+ * them through the same lock. Also the first driver to use the calls of the paper's
+ * table 1.
+ */
+#define pr_fmt(fmt) "pvsync: " fmt
+
+#include <linux/atomic.h>
+#include <linux/cpumask.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/rwsem.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+
+#include <linux/pvsync/ecs.h>
+
+#include "each_cpu.h"
+
+/* Passes between two looks at the clock: a thread is late by so many at most. */
+#define BATCH	256
+
+static unsigned int ms = 200;
+module_param(ms, uint, 0444);
+MODULE_PARM_DESC(ms, "how long each kind is passed, twice, in milliseconds");
+
+static DEFINE_RAW_SPINLOCK(a_spinlock);
+static DEFINE_RWLOCK(a_rwlock);
+static DEFINE_MUTEX(a_mutex);
+static DECLARE_RWSEM(a_rwsem);
+
+/* Whoever calls these is bound to its CPU. */
+#define PASS(name, enter, leave)				\
+static void name(void)						\
+{								\
+	const int cpu __maybe_unused = raw_smp_processor_id();	\
+	unsigned int i;						\
+								\
+	for (i = 0; i < BATCH; i++) {				\
+		enter;						\
+		barrier();					\
+		leave;						\
+	}							\
+}
+
+PASS(pass_nothing, barrier(), barrier())
+PASS(pass_spinlock, raw_spin_lock(&a_spinlock), raw_spin_unlock(&a_spinlock))
+PASS(pass_read, read_lock(&a_rwlock), read_unlock(&a_rwlock))
+PASS(pass_write, write_lock(&a_rwlock), write_unlock(&a_rwlock))
+PASS(pass_mutex, mutex_lock(&a_mutex), mutex_unlock(&a_mutex))
+PASS(pass_down_read, down_read(&a_rwsem), up_read(&a_rwsem))
+PASS(pass_down_write, down_write(&a_rwsem), up_write(&a_rwsem))
+PASS(pass_rcu, rcu_read_lock(), rcu_read_unlock())
+PASS(pass_preemptable, activate_preemptable_ecs(cpu), deactivate_preemptable_ecs(cpu))
+PASS(pass_calls, activate_non_preemptable_ecs(cpu), deactivate_non_preemptable_ecs(cpu))
+
+static void pass_non_preemptable(void)
+{
+	preempt_disable();
+	pass_calls();
+	preempt_enable();
+}
+
+static const struct {
+	const char	*kind;
+	void		(*pass)(void);
+} sections[] = {
+	{ "nothing",		pass_nothing },		/* the loop alone */
+	{ "non-preemptable",	pass_non_preemptable },	/* the paper's calls alone */
+	{ "preemptable",	pass_preemptable },
+	{ "spinlock",		pass_spinlock },
+	{ "rwlock-read",	pass_read },
+	{ "rwlock-write",	pass_write },
+	{ "mutex",		pass_mutex },
+	{ "rwsem-read",		pass_down_read },
+	{ "rwsem-write",	pass_down_write },
+	{ "rcu",		pass_rcu },
+};
+
+/* Of the kind whose turn it is; the threads add to the sums at their ends. */
+static void (*pass)(void);
+static atomic64_t passes;
+static atomic64_t spent_ns;
+
+static void pass_for_a_time(void)
+{
+	ktime_t begun = ktime_get(), now, end = ktime_add_ms(begun, ms);
+	u64 mine = 0;
+
+	do {
+		pass();
+		mine += BATCH;
+		cond_resched();
+		now = ktime_get();
+	} while (ktime_before(now, end));
+
+	atomic64_add(mine, &passes);
+	atomic64_add(ktime_to_ns(ktime_sub(now, begun)), &spent_ns);
+}
+
+static void measure(unsigned int which, unsigned int cpus)
+{
+	u64 tenths, tenth;
+
+	pass = sections[which].pass;
+	atomic64_set(&passes, 0);
+	atomic64_set(&spent_ns, 0);
+	pvsync_on_each_cpu(pass_for_a_time, cpus);
+	if (!atomic64_read(&passes))	/* no thread could be made */
+		return;
+
+	tenths = div64_u64(10 * atomic64_read(&spent_ns), atomic64_read(&passes));
+	tenths = div64_u64_rem(tenths, 10, &tenth);
+	pr_info("section cost: %s, CPUs %u: %llu.%llu ns\n", sections[which].kind, cpus,
+		tenths, tenth);
+}
+
+static int __init section_cost_init(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sections); i++) {
+		measure(i, 1);
+		if (num_online_cpus() > 1)
+			measure(i, num_online_cpus());
+	}
+	return 0;
+}
+
+static void __exit section_cost_exit(void)
+{
+}
+
+module_init(section_cost_init);
+module_exit(section_cost_exit);
+MODULE_DESCRIPTION("Time that empty critical sections take");
+MODULE_LICENSE("GPL");
