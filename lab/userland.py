@@ -154,13 +154,13 @@ def add_files(root: Path, kernel: KernelImage) -> None:
         shutil.copyfile(TARGET / name, inside / name)
         (inside / name).chmod(0o755)
     for source in sorted(PROGRAMS.glob("*.c")):
-        _compile(source, inside / "bin" / source.stem)
+        compile_program(source, inside / "bin" / source.stem)
     modules = root / "usr/lib/modules" / kernel.release
     shutil.copytree(kernel.modules / "lib/modules" / kernel.release, modules)
     tools.run(["depmod", "-b", root, kernel.release])
 
 
-def _compile(source: Path, target: Path) -> None:
+def compile_program(source: Path, target: Path) -> None:
     """Build one static workload program; LabError repeats the compiler's first error."""
     command = [*CC, "-o", str(target), str(source), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -87,6 +87,7 @@ def stages() -> list[Stage]:
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
         Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 7200),
+        Stage("vmx", (python, "-m", "pytest", "-vv", *BOTH_CPUS, "tests/vmx"), "pytest"),
     ]
 
 

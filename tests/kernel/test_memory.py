@@ -6,33 +6,22 @@ away in each way there is and looks what the host makes of it, vm-memory-storm d
 once and at random.
 """
 
-import re
-
 import pytest
 
 from lab.control import Control
 from lab.session import parameter_file
 from tests.kernel.conftest import Host, meminfo
+from tests.kernel.monitors import check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS
 
 CHECK = "/usr/lib/pvsync/bin/vm-memory-check"
 STORM = "/usr/lib/pvsync/bin/vm-memory-storm"
-CHECKS = 80
-"""Lines of the first one."""
 POLICIES = {"extend": "ecs", "candidate": "ecs", "yield": "strong"}
 """With these the host reads and writes the records most often."""
 MEMORY = "/proc/meminfo"
 PAGE = 4096
 LONGEST = 3600
 """Seconds that the second one takes for a length."""
-
-
-def check_each_way(control: Control) -> None:
-    status, said = control.run(CHECK, timeout=300)
-    print(said)
-    wrong = [line for line in said.splitlines() if not line.startswith("ok ")]
-    assert (status, wrong) == (0, []), said
-    assert len(said.splitlines()) == CHECKS, said
 
 
 def check_storm(control: Control, seconds: int, seed: int) -> None:
@@ -44,14 +33,7 @@ def check_storm(control: Control, seconds: int, seed: int) -> None:
     lost = meminfo(before, "MemAvailable") - meminfo(after, "MemAvailable")
     print(f"{said}lost: {lost} bytes")
     assert status == 0, said
-    number = {name: int(value) for value, name in re.findall(r"(\d+) ([a-z ]+)", said)}
-    number |= {name: int(value) for name, value in re.findall(r"(?m)^(\w+): (\d+)$", said)}
-    assert number["unexpected"] == 0, said
-    for name in ("ended", "killed", "accepted", "refused", "slots", "mappings", "tlb_calls",
-                 "spin_events", "preempt_irq", "preempt_kernel", "preempt_unknown",
-                 "extend_granted"):
-        assert number[name] > 0, f"{name}: {said}"
-    assert lost < number["pages given back"] * PAGE // 2, said
+    assert lost < storm_counts(said)["pages given back"] * PAGE // 2, said
 
 
 def check_host(host: Host, variant: str, seconds: int) -> None:
@@ -59,7 +41,7 @@ def check_host(host: Host, variant: str, seconds: int) -> None:
         control = session.machine.control
         for name, value in POLICIES.items():
             control.write_file(parameter_file(name), value)
-        check_each_way(control)
+        check_each_way(*control.run(CHECK, timeout=300))
         check_storm(control, seconds, seed=1)
         assert session.machine.trouble() == ""
         log = session.machine.console_text().decode(errors="replace")

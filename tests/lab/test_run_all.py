@@ -153,7 +153,8 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "ruff", "mypy", "lab", "programs", "models", "policy", "series", "locks", "kernel"]
+        "ruff", "mypy", "lab", "programs", "models", "policy", "series", "locks", "kernel",
+        "vmx"]
 
 
 def test_no_file_of_tests_is_left_out() -> None:

@@ -20,7 +20,7 @@
 #define PATTERN		0x5a
 #define ELSEWHERE	(64ul << 20)	/* where slot 1 is moved to */
 #define NOWHERE		(512ul << 20)	/* no memory of the guest's */
-#define RING		4096ul		/* bytes: 256 entries, 64 of which are KVM's own */
+#define RING		16384ul		/* bytes: 1,024 entries, 64 or, with VMX, 576 of them KVM's own */
 #define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
 
 /* As in the ABI; the rest of it is reserved. */
@@ -51,7 +51,7 @@ static void say(bool good, const char *what)
 static void set_registers(const char *code, const struct call *call)
 {
 	struct kvm_regs regs = {
-		.rip = code_at(code), .rflags = 2, .rax = call->nr, .rbx = call->a0,
+		.rip = code_at(code), .rflags = FLAGS, .rax = call->nr, .rbx = call->a0,
 		.rcx = call->a1, .rdx = call->a2, .rsi = call->a3, .rdi = FREE_FROM,
 	};
 

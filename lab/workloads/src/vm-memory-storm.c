@@ -105,7 +105,7 @@ static void prepare(unsigned long number, uint64_t *random)
 	unsigned long table = TABLES_AT + number * TABLE_SIZE;
 	struct call *calls = (struct call *)(vm.own + table);
 	struct kvm_regs regs = {
-		.rip = code_at(guest_storm), .rflags = 2, .r8 = table, .r9 = CALLS - 1,
+		.rip = code_at(guest_storm), .rflags = FLAGS, .r8 = table, .r9 = CALLS - 1,
 		.r11 = SHARED, .r12 = random_next(random),
 		.r13 = (char *)answers_of(number) - vm.own,
 	};

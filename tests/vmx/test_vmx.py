@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The host's side on processors with VMX, which all other tests here run on SVM."""
+
+import re
+from pathlib import Path
+
+from lab import console, kernel
+from tests.kernel.monitors import check_each_way, storm_counts
+from tests.vmx import machine
+
+MONITORS = ("vm-memory-check", "vm-memory-storm")
+MEMORY = """
+cd /sys/module/pvsync/parameters
+echo ecs >extend && echo ecs >candidate && echo strong >yield || exit 1
+vm-memory-check || exit 1
+echo storm
+vm-memory-storm -S 2 -s 1
+"""
+"""What tests/kernel/test_memory.py has a host do."""
+LOADS = ("tlb-checker", "ebizzy-like")
+GUEST = """
+nproc
+dmesg | grep pvsync:
+tlb-checker -S 2 || exit 1
+ebizzy-like -S 2 || exit 1
+cat /sys/kernel/debug/pvsync/counters
+"""
+HOST = """
+cd /sys/module/pvsync/parameters
+for i in extend=ecs yield=strong window=aple candidate=hvs aple_epoch=100 {parameter}; do
+    echo ${{i#*=}} >${{i%=*}} || exit 1
+done
+guest() {{
+    name=$1; shift
+    /usr/bin/qemu-system-x86_64-microvm -L /firmware -nodefaults -no-user-config -display none \
+        -no-reboot -enable-kvm -cpu host -M microvm,x-option-roms=on,isa-serial=on,rtc=on \
+        -smp 2 -m 96M -kernel /bzImage -initrd /files -append "{quiet} $*" \
+        -serial file:/tmp/$name 2>&1 &
+}}
+guest a pvsync.lock=pv-pmt pvsync.tlb=shoot4u pvsync.ecs=count pvsync.park=eschdspin
+guest b pvsync.lock=pmt pvsync.help=auto pvsync.tlb=shoot4u pvsync.ecs=free
+wait
+sed 's/^/a: /' /tmp/a
+sed 's/^/b: /' /tmp/b
+cat /sys/kernel/debug/pvsync/counters
+"""
+SAID = {
+    "a": ("spinlocks: pv-pmt", "TLB shootdown: shoot4u", "critical sections: count",
+          "waiters of mutexes and rwsems: eschdspin"),
+    "b": ("spinlocks: pmt", "the host is asked for help after", "TLB shootdown: shoot4u",
+          "critical sections: free"),
+}
+COUNTED = ("spin_filter", "yield_ran", "epochs", "tlb_running", "tlb_preempted", "tlb_full",
+           "tlb_pages", "preempt_lock", "preempt_mutex", "extend_granted", "extend_returned")
+"""What the host has done for two guests: by the processor's own pause-loop exits, by address and
+of all addresses (INVVPID), for vCPUs that run and that do not."""
+PATIENCE = 600
+"""Seconds; it takes about 80."""
+
+
+def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str = "") -> str:
+    """Run a script on a host; the console's text."""
+    image = kernel.build("test")
+    root = folder / "host"
+    machine.add_init(root, script, programs)
+    if guest:
+        machine.add_qemu(root)
+        machine.add_init(folder / "guest", guest, LOADS)
+        machine.pack(folder / "guest", root / "files")
+        (root / "bzImage").hardlink_to(image.bzimage)
+    text = machine.run(machine.make_disc(image, root, folder), folder, PATIENCE)
+    print(text)
+    return text
+
+
+def lines(text: str) -> str:
+    """What the script said."""
+    return "\n".join(re.findall(r"(?m)^\[[ \d.]+\] said: (.*)$", text))
+
+
+def test_memory_goes_away(tmp_path: Path) -> None:
+    """Records and the memory they are in, with VMX and its log of written pages."""
+    text = boot(tmp_path, MEMORY, MONITORS)
+    check, storm, ended = re.split(r"(?m)^storm\n|^ended: ", lines(text))
+    check_each_way(0, check)
+    assert storm_counts(storm) and ended == "0", storm
+    assert not console.scan(text.encode())
+
+
+def two_guests(folder: Path, parameter: str = "") -> str:
+    script = HOST.format(parameter=parameter, quiet=machine.QUIET)
+    return boot(folder, script, guest=GUEST)
+
+
+def test_every_mechanism(tmp_path: Path) -> None:
+    """Two guests with two vCPUs each on two CPUs, with all of pvsync in them and in the host."""
+    text = two_guests(tmp_path)
+    said = lines(text)
+    for name, wanted in SAID.items():
+        of_guest = "\n".join(re.findall(rf"(?m)^{name}: (.*)$", said))
+        for line in (*wanted, "said: checked: ", "said: records/s: ", "said: ended: 0"):
+            assert line in of_guest, f"{line}: {of_guest}"
+        assert re.search(r"said: tlb_hypercalls [1-9]", of_guest), of_guest
+    counted = {name: int(value) for name, value in re.findall(r"(?m)^(\w+) (\d+)$", said)}
+    for name in COUNTED:
+        assert counted[name] > 0, f"{name}: {counted}"
+    assert counted["tlb_refused"] == 0, counted
+    assert not console.scan(text.encode())
+
+
+def test_lost_shootdowns_are_noticed(tmp_path: Path) -> None:
+    """The checker in the guests finds translations that are left."""
+    said = lines(two_guests(tmp_path, "assert_shootdown=N busted_shootdown=Y"))
+    assert "stale" in said and "said: ended: 1" in said, said
