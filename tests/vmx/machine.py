@@ -29,13 +29,14 @@ FIRMWARE = ("usr/share/seabios/bios-microvm.bin", "usr/share/qemu/linuxboot_dma.
 ENDED = re.compile(r"(?m)^\[[ \d.]+\] said: ended: (\d+)$")
 """The last line of a console, with the status of its script; not those of its guests."""
 QUIET = "console=ttyS0 quiet panic=-1 printk.devkmsg=on"
-MENU = f"""SERIAL 0 115200
+MENU = """\
+SERIAL 0 115200
 DEFAULT linux
 PROMPT 0
 LABEL linux
   KERNEL /bzImage
   INITRD /files
-  APPEND {QUIET}
+  APPEND {}
 """
 
 
@@ -78,14 +79,14 @@ def pack(root: Path, target: Path) -> None:
     subprocess.run(["zstd", "-q", "-3", "-o", target], input=archive, check=True)
 
 
-def make_disc(kernel: KernelImage, root: Path, folder: Path) -> Path:
-    """CD image that boots this kernel with the files of `root`."""
+def make_disc(kernel: KernelImage, root: Path, folder: Path, arguments: str) -> Path:
+    """CD image that boots this kernel with the files of `root`; `arguments` are its own."""
     (folder / "disc/isolinux").mkdir(parents=True)
     shutil.copy(kernel.bzimage, folder / "disc/bzImage")
     pack(root, folder / "disc/files")
     for path in (ISOLINUX, LOADER):
         shutil.copy(path, folder / "disc/isolinux")
-    (folder / "disc/isolinux/isolinux.cfg").write_text(MENU)
+    (folder / "disc/isolinux/isolinux.cfg").write_text(MENU.format(f"{QUIET} {arguments}"))
     tools.run(["xorriso", "-as", "mkisofs", "-quiet", "-o", folder / "disc.iso",
                "-b", "isolinux/isolinux.bin", "-c", "isolinux/boot.cat", "-no-emul-boot",
                "-boot-load-size", "4", "-boot-info-table", folder / "disc"])

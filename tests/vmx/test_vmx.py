@@ -54,12 +54,18 @@ COUNTED = ("spin_filter", "yield_ran", "epochs", "tlb_running", "tlb_preempted",
            "tlb_pages", "preempt_lock", "preempt_mutex", "extend_granted", "extend_returned")
 """What the host has done for two guests: by the processor's own pause-loop exits, by address and
 of all addresses (INVVPID), for vCPUs that run and that do not."""
+WELL = ("said: checked: ", "said: records/s: ", "said: ended: 0")
+"""What a guest says whose loads ended as they should."""
 PATIENCE = 600
 """Seconds; it takes about 80."""
 
 
-def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str = "") -> str:
-    """Run a script on a host; the console's text."""
+def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str = "",
+         arguments: str = "") -> str:
+    """Run a script on a host, and `guest` in its guests if there are any; the console's text.
+
+    `arguments` are further ones of the host's kernel.
+    """
     image = kernel.build("test")
     root = folder / "host"
     machine.add_init(root, script, programs)
@@ -68,7 +74,7 @@ def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str =
         machine.add_init(folder / "guest", guest, LOADS)
         machine.pack(folder / "guest", root / "files")
         (root / "bzImage").hardlink_to(image.bzimage)
-    text = machine.run(machine.make_disc(image, root, folder), folder, PATIENCE)
+    text = machine.run(machine.make_disc(image, root, folder, arguments), folder, PATIENCE)
     print(text)
     return text
 
@@ -87,9 +93,19 @@ def test_memory_goes_away(tmp_path: Path) -> None:
     assert not console.scan(text.encode())
 
 
-def two_guests(folder: Path, parameter: str = "") -> str:
+def two_guests(folder: Path, parameter: str = "", arguments: str = "") -> str:
     script = HOST.format(parameter=parameter, quiet=machine.QUIET)
-    return boot(folder, script, guest=GUEST)
+    return boot(folder, script, guest=GUEST, arguments=arguments)
+
+
+def of_guest(said: str, name: str) -> str:
+    """What a guest's console said, of what the script said."""
+    return "\n".join(re.findall(rf"(?m)^{name}: (.*)$", said))
+
+
+def counts(said: str) -> dict[str, int]:
+    """The host's counters."""
+    return {name: int(value) for name, value in re.findall(r"(?m)^(\w+) (\d+)$", said)}
 
 
 def test_every_mechanism(tmp_path: Path) -> None:
@@ -97,11 +113,11 @@ def test_every_mechanism(tmp_path: Path) -> None:
     text = two_guests(tmp_path)
     said = lines(text)
     for name, wanted in SAID.items():
-        of_guest = "\n".join(re.findall(rf"(?m)^{name}: (.*)$", said))
-        for line in (*wanted, "said: checked: ", "said: records/s: ", "said: ended: 0"):
-            assert line in of_guest, f"{line}: {of_guest}"
-        assert re.search(r"said: tlb_hypercalls [1-9]", of_guest), of_guest
-    counted = {name: int(value) for name, value in re.findall(r"(?m)^(\w+) (\d+)$", said)}
+        own = of_guest(said, name)
+        for line in (*wanted, *WELL):
+            assert line in own, f"{line}: {own}"
+        assert re.search(r"said: tlb_hypercalls [1-9]", own), own
+    counted = counts(said)
     for name in COUNTED:
         assert counted[name] > 0, f"{name}: {counted}"
     assert counted["tlb_refused"] == 0, counted
@@ -112,3 +128,17 @@ def test_lost_shootdowns_are_noticed(tmp_path: Path) -> None:
     """The checker in the guests finds translations that are left."""
     said = lines(two_guests(tmp_path, "assert_shootdown=N busted_shootdown=Y"))
     assert "stale" in said and "said: ended: 1" in said, said
+
+
+def test_shadow_paging(tmp_path: Path) -> None:
+    """Without EPT shootdowns are not offered; guests say so and do without, the rest works."""
+    text = two_guests(tmp_path, arguments="kvm_intel.ept=0")
+    said = lines(text)
+    for name in SAID:
+        own = of_guest(said, name)
+        for line in ("pvsync.tlb=shoot4u is kvmtlb here: the host does not offer it", *WELL):
+            assert line in own, f"{line}: {own}"
+        assert "said: tlb_hypercalls 0" in own, own
+    counted = counts(said)
+    assert counted["tlb_calls"] == 0 < counted["extend_returned"], counted
+    assert not console.scan(text.encode())
