@@ -6,13 +6,18 @@ folder: a line of HEADS, then one for each, in the order of time.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.model import RunRecord
+import numpy as np
+
+from lab.model import RunRecord, WindowCost
 
 HEADS = "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next"
+STEP = 1024
+"""Cycles that windows are rounded to where epochs are put together: one step of the search."""
 LINE = re.compile(r"\d{1,20}( \d{1,20}){8}", re.ASCII)
 
 
@@ -50,3 +55,19 @@ def during(run: RunRecord, trace: Iterable[Epoch]) -> Trace:
     began = min((guest.began for guest in run.guests if guest.began is not None), default=0.0)
     ended = max((guest.ended for guest in run.guests if guest.ended is not None), default=0.0)
     return tuple(one for one in trace if began <= one.ended <= ended)
+
+
+def by_window(traces: Iterable[Trace]) -> tuple[WindowCost, ...]:
+    """What epochs at the same window, to the nearest STEP, wasted; by window.
+
+    As figures 8 to 10 of Shan, Ding and Gehani, TPDS 2017, set it beside each window.
+    """
+    found: dict[int, list[float]] = defaultdict(list)
+    for one in (one for trace in traces for one in trace):
+        found[STEP * round(one.window / STEP)].append(one.inefficiency)
+    return tuple(_cost(window, values) for window, values in sorted(found.items()))
+
+
+def _cost(window: int, inefficiencies: Sequence[float]) -> WindowCost:
+    low, middle, high = map(float, np.percentile(inefficiencies, [25, 50, 75]))
+    return WindowCost(window, len(inefficiencies), middle, (low, high))

@@ -298,6 +298,19 @@ class CpuWaits:
 @dataclass(frozen=True)
 class Observed:
     """What the kernels counted in the valid runs of a cell.
+@dataclass(frozen=True)
+class WindowCost:
+    """Epochs whose spins reached about one window, of all VMs and valid runs of a cell."""
+
+    window: int
+    """Cycles, the nearest multiple of `epochs.STEP`."""
+    epochs: int
+    median: float
+    """Of their inefficiencies, 0 to 1."""
+    quartiles: tuple[float, float]
+    """The first and the third."""
+
+
 
     A sum is None when a part of it is unknown.
     """
@@ -325,6 +338,8 @@ class Observed:
 
 
 @dataclass(frozen=True)
+    window_costs: tuple[WindowCost, ...] = ()
+    """By window; empty when no epoch ended in a run, or the host does not tell."""
 class Cell:
     """One row of summary.json; see docs/experiments.md for the format."""
 

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from lab import flushes, observed, preemptions, stats, windows
+from lab import epochs, flushes, observed, preemptions, stats, windows
 from lab.epochs import Trace
 from lab.histogram import Bins
-from lab.model import Workload
+from lab.model import WindowCost, Workload
 from lab.summary import Summary, per_guest, relative_load
 from lab.table import columns
 from lab.windows import Samples
@@ -40,6 +40,8 @@ STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
 }
+FEW_EPOCHS = 5
+"""Quartiles of fewer are not drawn."""
 LOG_FROM = 8.0
 """A value axis becomes logarithmic when its largest is so many times its smallest."""
 
@@ -69,6 +71,7 @@ def plots(summary: Summary) -> list[Plot]:
         found += _preemption_plots(summary, workload)
         found += _window_plots(summary, workload)
         found += _epoch_plots(summary, workload)
+        found += _window_cost_plots(summary, workload)
     return found
 
 
@@ -410,6 +413,48 @@ def _epoch_plots(summary: Summary, workload: Workload) -> list[Plot]:
 def _longest_trace(summary: Summary, workload: Workload, label: str, vms: int) -> Trace:
     runs = summary.results.observations(label, workload.name, vms)
     return max((one.epochs[0] for one in runs if one.epochs), key=len, default=())
+
+
+def _window_cost_plots(summary: Summary, workload: Workload) -> list[Plot]:
+    """What epochs at one window wasted, in all runs, beside what those at others did."""
+    found = []
+    for vms in summary.results.manifest.vms:
+        costs = {label: _window_costs(summary, workload, label, vms)
+                 for label in _labels(summary)}
+        if not any(costs.values()):
+            continue
+
+        def draw(figure: Figure, costs: dict[str, list[WindowCost]] = costs) -> None:
+            axes = figure.subplots()
+            for index, label in enumerate(_labels(summary)):
+                colour, marker = _look(index)
+                if not costs[label]:
+                    continue
+                at = [one.window for one in costs[label]]
+                low, high = zip(*(one.quartiles for one in costs[label]), strict=True)
+                axes.plot(at, [100 * one.median for one in costs[label]], color=colour,
+                          marker=marker, markersize=4, linewidth=1.2, label=label)
+                axes.fill_between(at, [100 * one for one in low], [100 * one for one in high],
+                                  color=colour, alpha=0.2, linewidth=0)
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel("mean window of the epoch (cycles)")
+            axes.set_ylabel("inefficiency (%)")
+            _legend(axes)
+
+        (head,) = columns((vms,))
+        caption = (
+            f"{workload.name}: what epochs wasted by spinning and by handling it, of the VM's CPU"
+            f" time, by their mean window to the nearest {epochs.STEP} cycles, at {head}: medians"
+            f" of all VMs and runs, and their quartiles as a band, where at least {FEW_EPOCHS}"
+            " epochs ended. As figures 8 to 10 of Shan, Ding and Gehani, TPDS 2017."
+        )
+        found.append(_draw(f"{workload.name}-window-costs-{vms}", caption, (9, 4.2), draw))
+    return found
+
+
+def _window_costs(summary: Summary, workload: Workload, label: str, vms: int) -> list[WindowCost]:
+    seen = summary.cell(label, workload.name, vms).observed
+    return [one for one in seen.window_costs if one.epochs >= FEW_EPOCHS] if seen else []
 
 
 def _series(axes: Axes, summary: Summary, values: dict[tuple[str, int], list[float]]) -> None:

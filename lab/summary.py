@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab import (
     cpu_waits,
+    epochs,
     flushes,
     histogram,
     observed,
@@ -235,6 +236,7 @@ def _observed(seen: Sequence[Observation], which: Sequence[Which]) -> Observed |
         preemptions=_preemptions(seen, which),
         windows=windows.figures(one.samples for one in seen),
         cpu_waits=cpu_waits.figures((one.cpu_waits, one.seconds) for one in seen),
+        window_costs=epochs.by_window(trace for one in seen for trace in one.epochs),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lab import epochs, observed
 from lab.epochs import Epoch
-from lab.model import GuestRun, RunRecord
+from lab.model import GuestRun, RunRecord, WindowCost
 
 LINES = [
     epochs.HEADS,
@@ -50,6 +50,18 @@ def run(*times: tuple[float | None, float | None]) -> RunRecord:
 def test_those_of_a_run(times: tuple[tuple[float | None, float | None], ...],
                         expected: tuple[Epoch, ...]) -> None:
     assert epochs.during(run(*times), TRACE) == expected
+
+
+def test_costs_by_window() -> None:
+    """Each epoch counts once, at the step that its mean window is nearest to."""
+    at = ((8600, 0.75), (8703, 0.25), (4096, 0.6), (8705, 0.9), (7681, 0.5))
+    traces = [tuple(Epoch(1.0, 1000, *one) for one in part) for part in (at[:2], (), at[2:])]
+    assert epochs.by_window(traces) == (
+        WindowCost(4096, 1, 0.6, (0.6, 0.6)),
+        WindowCost(8192, 3, 0.5, (0.375, 0.625)),
+        WindowCost(9216, 1, 0.9, (0.9, 0.9)),
+    )
+    assert epochs.by_window([()]) == ()
 
 
 def test_a_snapshot_has_those_of_each_vm() -> None:

@@ -333,6 +333,25 @@ def spun(label: str, vms: int) -> Counted:
     return Counted(epochs=trace if label == "tas" else ())
 
 
+def test_costs_of_windows_are_drawn(tmp_path: Path) -> None:
+    """Those of all VMs and runs together, where there are enough."""
+    made = Synthetic(("tas", "pmt"), vms=(2,), reps=2, boots=1, counted=lambda label, vms: Counted(
+        epochs=((8200, 50_000), (8190, 30_000), (9216, 80_000), (4096, 1_000))
+        if label == "tas" else ((4096, 9_000),)))
+    summary = report.make(made.write(tmp_path))
+    seen = summary.cell("tas", "hackbench", 2).observed
+    assert seen and [(one.window, one.epochs) for one in seen.window_costs] == [
+        (4096, 4), (8192, 8), (9216, 4)]
+    (axes,) = drawn_by(summary)["hackbench-window-costs-2"].axes
+    (line,) = axes.lines
+    assert line.get_label() == "tas"
+    assert np.asarray(line.get_xydata()).tolist() == [[8192, pytest.approx(4)]]
+    (cell,) = (cell for cell in json.loads((tmp_path / "summary.json").read_text())["cells"]
+               if cell["scheme"] == "pmt")
+    assert cell["observed"]["window_costs"] == [
+        {"window": 4096, "epochs": 4, "median": 0.009, "quartiles": [0.009, 0.009]}]
+
+
 def test_windows_are_drawn_from_epoch_to_epoch(tmp_path: Path) -> None:
     made = Synthetic(("tas", "pmt"), vms=(1, 2), reps=2, boots=1, counted=spun)
     drawn = drawn_by(report.make(made.write(tmp_path)))

@@ -188,6 +188,7 @@ def test_observed_cells(tmp_path: Path) -> None:
         "host": {"spin_events": 4 * 9},
         "share_deviation": pytest.approx(0.5),
         "flushes": None, "preemptions": None, "windows": None, "cpu_waits": None,
+        "window_costs": [],
     }
     assert cells["b", 3]["host"] == {"spin_events": 3 * 9}
     assert cells["a", 1]["share_deviation"] is None and cells["a", 1]["host"] == {}
