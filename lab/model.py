@@ -252,6 +252,9 @@ class Preemptions:
     """Microseconds that the vCPU ran on then, on average."""
     borrowed: float | None
     """Share of the VMs' CPU time that was borrowed so, 0 to 1."""
+    unmarked: float | None
+    """Of the vCPUs that lost their CPU, those that yielded it included, the share that
+    their guest is not told of, 0 to 1."""
 
 
 @dataclass(frozen=True)
@@ -296,9 +299,6 @@ class CpuWaits:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What the kernels counted in the valid runs of a cell.
-@dataclass(frozen=True)
 class WindowCost:
     """Epochs whose spins reached about one window, of all VMs and valid runs of a cell."""
 
@@ -311,6 +311,9 @@ class WindowCost:
     """The first and the third."""
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What the kernels counted in the valid runs of a cell.
 
     A sum is None when a part of it is unknown.
     """
@@ -335,11 +338,11 @@ class WindowCost:
     """None without windows, or with one VM."""
     cpu_waits: CpuWaits | None = None
     """None when the host does not tell, or not of each VM in each run."""
+    window_costs: tuple[WindowCost, ...] = ()
+    """By window; empty when no epoch ended in a run, or the host does not tell."""
 
 
 @dataclass(frozen=True)
-    window_costs: tuple[WindowCost, ...] = ()
-    """By window; empty when no epoch ended in a run, or the host does not tell."""
 class Cell:
     """One row of summary.json; see docs/experiments.md for the format."""
 

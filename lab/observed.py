@@ -431,5 +431,6 @@ def medians(runs: Sequence[Preemptions]) -> Preemptions:
         avoided=of(lambda run: run.avoided),
         granted_per_s=of(lambda run: run.granted_per_s),
         us_per_grant=of(lambda run: run.us_per_grant),
+        unmarked=of(lambda run: run.unmarked),
         borrowed=of(lambda run: run.borrowed),
     )

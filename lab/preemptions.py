@@ -37,6 +37,13 @@ def avoided(count: Counts) -> float | None:
     return ratio(late, add([late, *(count.get(f"preempt_{kind}") for kind in SECTIONS)]))
 
 
+def unmarked(count: Counts) -> float | None:
+    """Share of the vCPUs that lost their CPU, by a yield too, that are not marked as preempted
+    for their guest, 0 to 1."""
+    lost = (*kinds(count).values(), count.get("preempt_yielded"))
+    return ratio(add((count.get("preempt_unmarked"), count.get("yield_unmarked"))), add(lost))
+
+
 def figures(count: Counts, seconds: float, cpu_s: float | None = None,
             vms: Which = "all") -> Preemptions:
     """Those of some time: its length, and the CPU time that the VMs got in it."""
@@ -49,4 +56,5 @@ def figures(count: Counts, seconds: float, cpu_s: float | None = None,
         granted_per_s=ratio(granted, seconds),
         us_per_grant=ratio(extra_ns, None if granted is None else 1e3 * granted),
         borrowed=ratio(extra_ns, None if cpu_s is None else 1e9 * cpu_s),
+        unmarked=unmarked(count),
     )

@@ -243,20 +243,22 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
     for label, vms, seen in _observed(summary, workload):
         for one in seen.preemptions or ():
             shares = [None if share is None else 100 * share
-                      for share in (one.avoided, one.borrowed)]
+                      for share in (one.avoided, one.borrowed, one.unmarked)]
             values = (one.per_s, *one.kinds.values(), shares[0], one.granted_per_s,
-                      one.us_per_grant, shares[1])
+                      one.us_per_grant, *shares[1:])
             body.append((label, [str(vms), one.vms, *map(known, values)]))
     return Grid(
         f"{workload.name}: why vCPUs were preempted (1/s)", "scheme",
         ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
-         "borrowed %"], body,
+         "borrowed %", "unmarked %"], body,
         ("Medians of the runs. irq: in a hard or soft interrupt, or with one to take; lock,"
          " reader, mutex: with such a lock; rcu: as an RCU reader; stuck: with a lock, but waiting"
          " for another or for other vCPUs, awake, so not extended; waiter: the same without a lock;"
          " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
          "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
-         " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."),
+         " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."
+         " unmarked: vCPUs that their guest takes for running, of those that lost the CPU, also"
+         " by a yield."),
     )
 
 

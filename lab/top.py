@@ -52,7 +52,9 @@ LEGEND = ("held up: of the vCPUs' time, waiting for a CPU. preempted: lost a CPU
 SILENT = ("not told: that guest says nothing about its critical sections (pvsync.ecs=), so nobody"
           " outside can tell a lock holder or an interrupt from other work of its kernel.")
 REASONS = ("avoided: of the preemptions in critical sections, those put off until it was over."
-           " granted: put off; us/grant: for how long. yields: CPU given to another vCPU.")
+           " granted: put off; us/grant: for how long. yields: CPU given to another vCPU."
+           " unmarked: of the vCPUs that lost or gave it, those that their guest takes for running"
+           " and waits for. What can be done: docs/operators.md.")
 
 
 @dataclass(frozen=True)
@@ -207,14 +209,16 @@ def _row(before: Reading, after: Reading, seconds: float) -> Row:
 
 
 def reasons(why: Preemptions | None) -> str:
-    """What the vCPUs were doing that were preempted: "lock 60 %, user 40 %"."""
+    """What the vCPUs were doing that were preempted: "lock 60 %, user 40 %; unmarked 9 %"."""
     if why is None or why.per_s is None:
         return "-"
     shares = {kind: number / why.per_s for kind, number in why.kinds.items()
               if number is not None and why.per_s}
     listed = sorted(shares.items(), key=lambda item: -item[1])
-    return ", ".join(f"{NOT_TOLD if kind == 'unknown' else kind} {100 * share:.0f} %"
+    text = ", ".join(f"{NOT_TOLD if kind == 'unknown' else kind} {100 * share:.0f} %"
                      for kind, share in listed if share >= SHOWN)
+    unmarked = why.unmarked or 0.0
+    return text + (f"; unmarked {100 * unmarked:.0f} %" if unmarked >= SHOWN else "")
 
 
 # Showing

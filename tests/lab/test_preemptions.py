@@ -10,9 +10,9 @@ from lab.observed import Observation
 COUNT: dict[str, int | None] = {
     "preempt_irq": 1, "preempt_lock": 2, "preempt_reader": 3, "preempt_rcu": 4, "preempt_mutex": 5,
     "preempt_stuck": 10, "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8,
-    "preempt_unknown": 9, "preempt_yielded": 100, "preempt_unmarked": 7, "extend_granted": 50,
-    "extend_avoided": 45, "extend_expired": 3, "extend_returned": 40, "extend_denied": 2,
-    "extend_capped": 1, "extend_ns": 4_000_000}
+    "preempt_unknown": 9, "preempt_yielded": 100, "preempt_unmarked": 7, "yield_unmarked": 24,
+    "extend_granted": 50, "extend_avoided": 45, "extend_expired": 3, "extend_returned": 40,
+    "extend_denied": 2, "extend_capped": 1, "extend_ns": 4_000_000}
 
 
 def test_the_kernel_counts_what_is_shown() -> None:
@@ -20,7 +20,8 @@ def test_the_kernel_counts_what_is_shown() -> None:
     listed = counters.descriptions()
     kinds = {name.removeprefix("preempt_") for name in listed if name.startswith("preempt_")}
     assert kinds == {*preemptions.KINDS, "yielded", "unmarked"}
-    assert set(COUNT) == {name for name in listed if name.startswith(preemptions.COUNTERS)}
+    assert set(COUNT) == {"yield_unmarked"} | {
+        name for name in listed if name.startswith(preemptions.COUNTERS)}
 
 
 def test_figures() -> None:
@@ -29,7 +30,7 @@ def test_figures() -> None:
         vms="all", per_s=55 / 5,
         kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "stuck": 2.0,
                "waiter": 1.2, "kernel": 1.4, "user": 1.6, "unknown": 1.8},
-        avoided=45 / 60, granted_per_s=10, us_per_grant=80, borrowed=0.002)
+        avoided=45 / 60, granted_per_s=10, us_per_grant=80, borrowed=0.002, unmarked=31 / 155)
     assert preemptions.figures(COUNT, 5.0).borrowed is None
     assert preemptions.are_counted(COUNT) and not preemptions.are_counted({"tlb_calls": 1})
 
@@ -37,15 +38,17 @@ def test_figures() -> None:
 def test_nothing_happened_is_not_unknown() -> None:
     seen = preemptions.figures(dict.fromkeys(COUNT, 0), 5.0, 2.0)
     assert (seen.per_s, seen.granted_per_s, seen.borrowed) == (0, 0, 0)
-    assert seen.avoided is None and seen.us_per_grant is None
+    assert seen.avoided is None and seen.us_per_grant is None and seen.unmarked is None
     all_late = preemptions.figures(COUNT | {"extend_avoided": 0}, 5.0)
     assert all_late.avoided == 0
 
 
 @pytest.mark.parametrize(("lost", "unknown"), [
-    ("preempt_lock", {"per_s", "avoided"}), ("preempt_user", {"per_s"}),
+    ("preempt_lock", {"per_s", "avoided", "unmarked"}),
+    ("preempt_user", {"per_s", "unmarked"}),
     ("extend_avoided", {"avoided"}), ("extend_granted", {"granted_per_s", "us_per_grant"}),
-    ("extend_ns", {"us_per_grant", "borrowed"}), ("preempt_yielded", set()),
+    ("extend_ns", {"us_per_grant", "borrowed"}), ("preempt_yielded", {"unmarked"}),
+    ("preempt_unmarked", {"unmarked"}), ("yield_unmarked", {"unmarked"}),
 ])
 def test_what_is_unknown_makes_its_figures_unknown(lost: str, unknown: set[str]) -> None:
     for count in ({**COUNT, lost: None}, {name: n for name, n in COUNT.items() if name != lost}):

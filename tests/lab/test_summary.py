@@ -271,14 +271,16 @@ def test_preemptions_of_all_vms_and_where_they_differ(tmp_path: Path) -> None:
                            "user", "unknown"), 0)
     assert cells["a", 2] == [{"vms": "all", "per_s": 5, "kinds": kinds | {"lock": 3, "user": 2},
                               "avoided": 0, "granted_per_s": 0, "us_per_grant": None,
-                              "borrowed": 0}]
+                              "borrowed": 0, "unmarked": None}]
     assert cells["b", 2] == [
         {"vms": "all", "per_s": 3, "kinds": kinds | {"lock": 1, "user": 2}, "avoided": 0.75,
-         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0002},
+         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0002,
+         "unmarked": None},
         {"vms": "first", "per_s": 1, "kinds": kinds | {"lock": 1}, "avoided": 0.75,
-         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0004},
+         "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0004,
+         "unmarked": None},
         {"vms": "others", "per_s": 2, "kinds": kinds | {"user": 2}, "avoided": None,
-         "granted_per_s": 0, "us_per_grant": None, "borrowed": 0}]
+         "granted_per_s": 0, "us_per_grant": None, "borrowed": 0, "unmarked": None}]
     assert [one["vms"] for one in cells["b", 1]] == ["all"]
 
 

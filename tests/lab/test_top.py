@@ -20,8 +20,9 @@ from lab.errors import LabError, UsageError
 from lab.top import Reading, Row
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{}\n"
-ZEROS = dict.fromkeys((f"preempt_{kind}" for kind in (*preemptions.KINDS, "yielded")), 0) | {
-    "extend_granted": 0, "extend_avoided": 0, "extend_ns": 0}
+KINDS = (*preemptions.KINDS, "yielded", "unmarked")
+ZEROS = dict.fromkeys((f"preempt_{kind}" for kind in KINDS), 0) | {
+    "yield_unmarked": 0, "extend_granted": 0, "extend_avoided": 0, "extend_ns": 0}
 
 
 class Host:
@@ -185,11 +186,12 @@ def test_figures_of_a_stock_host() -> None:
 def test_figures_of_a_pvsync_host() -> None:
     seen = row(reading(0, 0, preempt_lock=5), reading(
         400, 999, preempt_lock=9, preempt_user=12, extend_granted=20, extend_avoided=12,
-        extend_ns=1_000_000, preempt_yielded=6))
+        extend_ns=1_000_000, preempt_yielded=6, preempt_unmarked=7, yield_unmarked=4))
     assert (seen.held_up, seen.preempted_per_s, seen.yields_per_s) == (0.1, 8, 3)
     assert seen.why and (seen.why.avoided, seen.why.granted_per_s, seen.why.us_per_grant) == (
         0.75, 10, 50)
-    assert top.reasons(seen.why) == "user 75 %, lock 25 %"
+    assert seen.why.unmarked == 11 / 22
+    assert top.reasons(seen.why) == "user 75 %, lock 25 %; unmarked 50 %"
 
 
 def test_who_is_held_up_the_most_is_first() -> None:
@@ -224,12 +226,13 @@ def test_view_of_a_pvsync_host() -> None:
     before = {"a": reading(0, 0, pid=1, preempt_lock=0), "b": reading(0, 0, pid=2, preempt_user=0)}
     after = {"a": reading(400, 0, pid=1, preempt_lock=2, preempt_user=6, extend_granted=200,
                           extend_avoided=198, extend_ns=10**7, preempt_yielded=1),
-             "b": reading(800, 0, pid=2, preempt_unknown=2400, preempt_user=1600)}
+             "b": reading(800, 0, pid=2, preempt_unknown=2400, preempt_user=1600,
+                          preempt_unmarked=1000)}
     text = shown(top.render(top.rows(before, after, 2.0), 2.0))
     assert lines(text)[:5] == [
         "2 virtual machines, the last 2.0 s", "held preempt avoided granted us/ yields",
         "VM pid vCPUs up % /s why % /s grant /s",
-        "vm2 2 2 20.0 2,000 kernel (not told) 60 %, user 40 % - 0.0 - 0.0",
+        "vm2 2 2 20.0 2,000 kernel (not told) 60 %, user 40 %; unmarked 25 % - 0.0 - 0.0",
         "vm1 1 2 10.0 4.0 user 75 %, lock 25 % 99.0 100 50.0 0.5"]
     assert top.STOCK[:40] not in text and "avoided: of the preemptions in critical" in text
     assert top.SILENT in " ".join(lines(text))
