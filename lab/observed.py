@@ -79,13 +79,12 @@ def vm_file(folder: str, name: str = "counters") -> str:
     return f"{folder}/pvsync/{name}"
 
 
-def host_snapshot(guests: Mapping[str, str], when: str = "after",
-                  more: Sequence[str] = ()) -> str:
+def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
     """Command of the host's snapshot: its counters, and of these guests the VM's and CPU time.
 
     That "before" a run clears first how long vCPUs waited for a CPU; that "after" it
     also has the latest epochs, which say when they were. `guests` is name to debugfs
-    folder of the VM, empty when there is none; `more` are further files.
+    folder of the VM, empty when there is none.
     """
     files = (cpu_waits.FILE, "counters")
     vms = {guest: folder for guest, folder in guests.items() if folder}
@@ -95,7 +94,7 @@ def host_snapshot(guests: Mapping[str, str], when: str = "after",
            for guest, folder in vms.items()
            for file in (files if when == "before" else ("epochs", *files))]
     return "; ".join((*(clear if when == "before" else ()),
-                      _command(f"{DEBUGFS}/counters", *map(cpu_file, guests), *more), *own))
+                      _command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 
 
 def _command(*files: str) -> str:
@@ -431,6 +430,6 @@ def medians(runs: Sequence[Preemptions]) -> Preemptions:
         avoided=of(lambda run: run.avoided),
         granted_per_s=of(lambda run: run.granted_per_s),
         us_per_grant=of(lambda run: run.us_per_grant),
-        unmarked=of(lambda run: run.unmarked),
         borrowed=of(lambda run: run.borrowed),
+        unmarked=of(lambda run: run.unmarked),
     )

@@ -327,8 +327,9 @@ class Session:
             return
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, self._settle)
-        more = (disturb.MEMORY,) if self.experiment.disturb else ()
-        read = observed.host_snapshot({name: self._live[name].folder for name in names}, when, more)
+        read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
+        if self.experiment.disturb:
+            read = disturb.LEFT + read
         answers[observed.HOST] = self.machine.control.call(
             "exec", argv=["sh", "-c", read], timeout=self._settle)
         folder = self.out / "raw" / run_id
