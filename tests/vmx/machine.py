@@ -28,6 +28,8 @@ QEMU = "usr/bin/qemu-system-x86_64-microvm"
 FIRMWARE = ("usr/share/seabios/bios-microvm.bin", "usr/share/qemu/linuxboot_dma.bin")
 ENDED = re.compile(r"(?m)^\[[ \d.]+\] said: ended: (\d+)$")
 """The last line of a console, with the status of its script; not those of its guests."""
+DIE_AT_ONCE = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command that the kernel ends with us, as SIGTERM only stops Bochs in its debugger."""
 QUIET = "console=ttyS0 quiet panic=-1 printk.devkmsg=on"
 MENU = """\
 SERIAL 0 115200
@@ -103,7 +105,7 @@ def _bochs(folder: Path, replaced: Mapping[str, str]) -> Iterator[int]:
     (folder / "continue").write_text("c\n")     # Debian's stops in its debugger first
     screen, inside = pty.openpty()
     process = subprocess.Popen(
-        [*tools.DIE_WITH_US, "bochs", "-q", "-f", folder / "bochsrc", "-rc", folder / "continue"],
+        [*DIE_AT_ONCE, "bochs", "-q", "-f", folder / "bochsrc", "-rc", folder / "continue"],
         stdin=inside, stdout=inside, stderr=inside, env={**os.environ, "TERM": "vt100"})
     try:
         os.close(inside)

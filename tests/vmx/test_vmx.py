@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The host's side on processors with VMX, which all other tests here run on SVM."""
 
+import multiprocessing
 import re
+import time
 from pathlib import Path
 
-from lab import console, kernel
+import psutil
+import pytest
+
+from lab import console, counters, kernel
 from tests.kernel.monitors import check_each_way, storm_counts
 from tests.vmx import machine
 
@@ -79,6 +84,39 @@ def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str =
     return text
 
 
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    """Disc of a script that does not end."""
+    machine.add_init(tmp_path / "host", "sleep 999", ())
+    return machine.make_disc(kernel.build("test"), tmp_path / "host", tmp_path, "")
+
+
+def emulators(parent: int | None = None) -> list[psutil.Process]:
+    return [one for one in psutil.Process(parent).children() if "bochs" in one.name()]
+
+
+def test_a_script_that_does_not_end(tmp_path: Path, endless: Path) -> None:
+    """The machine is ended in time, however far it has come, and the error says so."""
+    with pytest.raises(machine.MachineError, match="not within 10 s: "):
+        machine.run(endless, tmp_path, 10)
+    assert not emulators()
+
+
+def test_it_ends_with_the_tests(tmp_path: Path, endless: Path) -> None:
+    """Also when they are killed, and when it is past its start."""
+    tests = multiprocessing.get_context("spawn").Process(
+        target=machine.run, args=(endless, tmp_path, PATIENCE))
+    tests.start()
+    found = emulators(tests.pid)
+    while sum(one.cpu_times().user for one in found) < 2:
+        assert tests.is_alive()
+        time.sleep(0.1)
+        found = emulators(tests.pid)
+    tests.kill()
+    tests.join()
+    assert psutil.wait_procs(found, 10)[0] == found
+
+
 def lines(text: str) -> str:
     """What the script said."""
     return "\n".join(re.findall(r"(?m)^\[[ \d.]+\] said: (.*)$", text))
@@ -105,7 +143,7 @@ def of_guest(said: str, name: str) -> str:
 
 def counts(said: str) -> dict[str, int]:
     """The host's counters."""
-    return {name: int(value) for name, value in re.findall(r"(?m)^(\w+) (\d+)$", said)}
+    return counters.pairs(list(filter(counters.PAIR.fullmatch, said.splitlines())))
 
 
 def test_every_mechanism(tmp_path: Path) -> None:
