@@ -86,7 +86,8 @@ def stages() -> list[Stage]:
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
-        Stage("kernel", (python, "-m", "pytest", "-vv", "tests/kernel"), "pytest", 7200),
+        Stage("kernel", (python, "-m", "pytest", "-vv", "--durations=15", "tests/kernel"), "pytest",
+              7200),
         Stage("vmx", (python, "-m", "pytest", "-vv", *BOTH_CPUS, "tests/vmx"), "pytest"),
     ]
 
@@ -201,7 +202,7 @@ def _end(process: subprocess.Popen[str], number: int) -> None:
 
 
 def run_all(chosen: Sequence[Stage], report: Path | None = None) -> Count:
-    """Run the stages in order, all of them, and print what each gave.
+    """Run the stages in order, all of them, and print what each gave, and what failed.
 
     `report` is a file with a head, to which a section is added for each.
     """
@@ -214,9 +215,10 @@ def run_all(chosen: Sequence[Stage], report: Path | None = None) -> Count:
             seconds = time.monotonic() - began
             total += count
             result = f"{count}; {broken}" if broken else str(count)
+            found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
             lines.append(f"{stage.name:10} {result} in {seconds:.0f} s")
+            lines += [f"    {one.name}: {one.said}" for one in found if one.outcome == "failed"]
             if report is not None:
-                found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
                 with report.open("a") as file:
                     file.write("\n" + soak_report.section(stage.name, stage.command, result,
                                                           seconds, found))

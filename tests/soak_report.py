@@ -48,7 +48,7 @@ def _case(one: ET.Element) -> Case:
 
 
 def _line(part: ET.Element) -> str:
-    return " ".join(part.get("message", "").split())[:SAID].replace("|", "\\|")
+    return " ".join(part.get("message", "").split())[:SAID]
 
 
 def head(seconds: int) -> str:
@@ -64,7 +64,7 @@ def section(name: str, command: Sequence[str], result: str, seconds: float,
     lines = [f"## {name}", "", f"`{' '.join(command)}`", "", f"{result}, in {seconds:.0f} s.", ""]
     if found:
         lines += ["| check | s | outcome | |", "|---|---|---|---|"]
-        lines += [f"| {one.name} | {one.seconds:.0f} | {one.outcome} | {one.said} |"
-                  for one in found]
+        lines += ["| {} | {:.0f} | {} | {} |".format(
+            one.name, one.seconds, one.outcome, one.said.replace("|", "\\|")) for one in found]
         lines.append("")
     return "\n".join(lines)

@@ -117,12 +117,14 @@ b">long</failure></testcase><testcase name="three" time="0"><skipped message="wh
 </testsuite></testsuites>"""
 
 
-def test_report_of_a_soak(tmp_path: Path) -> None:
+def test_report_of_a_soak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write = f"import sys; open(sys.argv[-1].partition('=')[2], 'w').write({XML!r}); exit(1)"
     good, bad = stage("print('2 passed, 0 failed')"), stage(write, "pytest")
     report = tmp_path / "soak.md"
     report.write_text(soak_report.head(60))
     assert run_all.run_all([good, bad, stage("import os; os.abort()")], report) == Count(3, 2, 1)
+    _, _, closing = capsys.readouterr().out.partition("=== all stages\n")
+    assert "    two: a | b\n" in closing
     text = report.read_text()
     assert "Length of a check: 60 s." in text and text.count("## it") == 3
     assert "2 passed, 0 failed, in" in text and "1 passed, 1 failed, 1 skipped, in" in text
