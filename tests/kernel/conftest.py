@@ -22,6 +22,8 @@ from lab.progress import Silent
 from lab.session import Session
 
 HERE = Path(__file__).parent
+MOST_LINES = 10
+"""Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,39 @@ class Result:
 
     def guest_output(self, scheme: str) -> str:
         """Output of the valid runs of one scheme, all guests."""
-        found = []
-        for line in (self.directory / "runs.jsonl").read_text().splitlines():
-            run = json.loads(line)
-            if run["scheme"] == scheme and run["valid"]:
-                found += [(self.directory / guest["output"]).read_text() for guest in run["guests"]]
-        return "".join(found)
+        return "".join(self.output_of(run) for run in self.runs(scheme))
+
+    def runs(self, scheme: str | None = None) -> list[dict[str, Any]]:
+        """The valid ones, in order, of one scheme or of all; a run that was lost is repeated."""
+        lines = (self.directory / "runs.jsonl").read_text().splitlines()
+        return [run for run in map(json.loads, lines)
+                if run["valid"] and scheme in (None, run["scheme"])]
+
+    def output_of(self, run: dict[str, Any]) -> str:
+        """That of all guests of a run."""
+        return "".join((self.directory / guest["output"]).read_text() for guest in run["guests"])
+
+    def host_snapshot(self, run: dict[str, Any], when: str) -> str:
+        """What the lab read in the host "before" or "after" a run."""
+        return (self.directory / "raw" / str(run["id"]) / f"host.{when}.txt").read_text()
 
     def cell(self, scheme: str, vms: int = 1) -> dict[str, Any]:
         """One cell of the summary."""
         (cell,) = (c for c in self.summary["cells"] if (c["scheme"], c["vms"]) == (scheme, vms))
         return dict(cell)
+
+    def host_logs(self) -> list[str]:
+        """The console of each boot of a host; one that was lost is booted again."""
+        logs = [log.read_text(errors="replace")
+                for log in self.directory.glob("boots/*/host-console.log")]
+        assert logs, "the host has no log"
+        return logs
+
+    def check_log(self) -> None:
+        """The lab sees to splats; here, that pvsync has not filled the host's log."""
+        for log in self.host_logs():
+            lines = [line for line in log.splitlines() if "pvsync:" in line]
+            assert len(lines) <= MOST_LINES, "\n".join(lines)
 
 
 def meminfo(text: str, *names: str) -> int:

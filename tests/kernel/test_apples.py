@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """APPLES: what tells that a vCPU spins, windows, choices, and a VM's own parameters."""
 
-import json
 
 from lab.preemptions import KINDS
 from tests.kernel.conftest import HERE, Lab, Result
@@ -93,13 +92,9 @@ def check_lists(seen: dict[str, int], scheme: str) -> None:
 def epochs(result: Result, scheme: str) -> list[dict[str, int]]:
     """The lines of the VMs' files `epochs` after the runs of a scheme."""
     found = []
-    for line in (result.directory / "runs.jsonl").read_text().splitlines():
-        run = json.loads(line)
-        if run["scheme"] != scheme or not run["valid"]:
-            continue
-        folder = (result.directory / run["guests"][0]["output"]).parent
+    for run in result.runs(scheme):
         lines: list[str] = []
-        for text in (folder / "host.after.txt").read_text().splitlines():
+        for text in result.host_snapshot(run, "after").splitlines():
             if text.startswith("==> "):
                 lines = [text] if text.endswith("/epochs <==") else []
             elif lines and not text:

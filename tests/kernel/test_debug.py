@@ -122,7 +122,7 @@ def test_random_hypercalls(lab: Lab, variant: str, length: int) -> None:
     made = test_hostile.answers(result, "host-all", 4)
     assert all(one.unexpected == 0 < one.accepted for one in made), made
     test_hostile.check_user_mode(result, "host-all")
-    test_hostile.check_log(result)
+    result.check_log()
 
 
 @pytest.mark.soak

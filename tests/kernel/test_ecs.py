@@ -2,6 +2,7 @@
 """eCS: the guests' parameters, what they claim, what the host makes of it and of lies."""
 
 import re
+from statistics import median
 
 import pytest
 
@@ -193,23 +194,31 @@ def test_claims_that_never_end(misused: Result) -> None:
 
 
 def us_per_wakeup(result: Result, scheme: str) -> float:
-    """CPU time of the second guest's VM for each wake-up of the threads in it, microseconds."""
-    used = []
-    for when in ("before", "after"):
-        (file,) = result.directory.glob(f"raw/*-{scheme}-a*/host.{when}.txt")
-        seen = observed.parse(file.read_text())
-        used.append(seen.cpu_usec[guest_group(f"{scheme}-1")])
-    wakeups = sum(map(int, re.findall(r"^T: \d.* C: +(\d+) ", result.guest_output(scheme), re.M)))
-    assert wakeups > 1000, result.output
-    return (used[1] - used[0]) / wakeups
+    """CPU time of the second guest's VM for each wake-up of the threads in it, microseconds.
+
+    The median of the runs: a single one may fall into a time in which the machine that runs
+    the emulator is slow, and then takes longer for each instruction.
+    """
+    found = []
+    for run in result.runs(scheme):
+        before, after = (
+            observed.parse(result.host_snapshot(run, when)).cpu_usec[guest_group(f"{scheme}-1")]
+            for when in ("before", "after"))
+        slept = re.findall(r"^T: \d.* C: +(\d+) ", result.output_of(run), re.MULTILINE)
+        wakeups = sum(map(int, slept))
+        assert wakeups > 1000, result.output
+        found.append((after - before) / wakeups)
+    print(scheme, "us a wake-up:", *map(round, found))
+    return median(found)
 
 
 def test_loans_are_charged_to_who_has_them(lab: Lab) -> None:
     """Beside a VM that borrows at each wake-up of a sleeper, sleepers pay for themselves alone."""
     result = lab(str(HERE / "ecs.toml"), "--schemes",
-                 "ecs-count-beside-stock,ecs-count-watch-beside-stock", "--pin", "--cmd", BESIDE)
+                 "ecs-count-beside-stock,ecs-count-watch-beside-stock", "--pin", "--reps", "5",
+                 "--cmd", BESIDE)
     assert result.status == 0, result.output
-    assert host(result, "ecs-count-beside-stock")["extend_expired"] > 1000, result.output
+    assert host(result, "ecs-count-beside-stock")["extend_expired"] > 5000, result.output
     lent, own = (us_per_wakeup(result, f"ecs-count{middle}-beside-stock")
                  for middle in ("", "-watch"))
     assert lent < 1.25 * own, (lent, own)

@@ -4,9 +4,7 @@
 Each test has a short form, and a soak form as long as --soak says.
 """
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,26 +54,6 @@ def longer(workload: str, seconds: int) -> tuple[str, ...]:
     return "--cmd", command, "--timeout", str(3 * seconds + 300)
 
 
-def runs(result: Result) -> list[dict[str, Any]]:
-    """The valid ones, in order."""
-    lines = (result.directory / "runs.jsonl").read_text().splitlines()
-    return [run for run in map(json.loads, lines) if run["valid"]]
-
-
-def snapshot(result: Result, run: dict[str, Any], when: str) -> Path:
-    """The host's, of a run."""
-    return result.directory / "raw" / str(run["id"]) / f"host.{when}.txt"
-
-
-def check_log(result: Result, most: int) -> None:
-    """The lab sees to splats; here, that pvsync has not filled the host's log."""
-    logs = list(result.directory.glob("boots/*/host-console.log"))
-    assert logs, "the host has no log"
-    for log in logs:
-        lines = [line for line in log.read_text(errors="replace").splitlines() if "pvsync:" in line]
-        assert len(lines) <= most, "\n".join(lines)
-
-
 # vCPUs off and on
 
 
@@ -112,11 +90,11 @@ def test_long_torture_of_rcu(lab: Lab, scheme: str, seconds: int) -> None:
 def check_tuned(result: Result, kinds: set[str]) -> None:
     """Changed about every 100 ms, and put back."""
     assert result.status == 0, result.output
-    for run in runs(result):
+    for run in result.runs():
         assert set(run["disturbed"]) == kinds, run
         first = run["guests"][0]
         assert sum(run["disturbed"].values()) > 4 * (first["ended"] - first["began"]), run
-    check_log(result, 10)
+    result.check_log()
 
 
 def test_parameters_change_every_100_ms(lab: Lab) -> None:
@@ -150,19 +128,19 @@ KERNEL = "Slab", "PageTables", "SecPageTables", "VmallocUsed", "KernelStack"
 
 def memory(result: Result, run: dict[str, Any], *names: str) -> int:
     """Bytes of the host's memory before a run, with all guests up, that are called so."""
-    return meminfo(snapshot(result, run, "before").read_text(), *names)
+    return meminfo(result.host_snapshot(run, "before"), *names)
 
 
 def machines(result: Result, run: dict[str, Any], when: str) -> set[str]:
     """Folders of all VMs that the host has."""
-    text = snapshot(result, run, when).read_text()
+    text = result.host_snapshot(run, when)
     return set(re.findall(r"(?m)^\d+-\d+$", text.partition("==> vms <==\n")[2]))
 
 
 def check_killed(result: Result) -> None:
     """The first guests were measured, the next ones came up, nothing was left behind."""
     assert result.status == 0, result.output
-    made = runs(result)
+    made = result.runs()
     assert [len(machines(result, run, "before")) for run in made] == len(made) * [GUESTS], made
     kills = sum(run["disturbed"]["kill"] for run in made[:-1])
     assert kills >= len(made) - 1, made
@@ -172,7 +150,7 @@ def check_killed(result: Result) -> None:
     print(said)
     assert grown < NOISE + LEAK * kills // 2, said
     assert lost < GUEST // 2, said
-    check_log(result, 10)
+    result.check_log()
 
 
 def test_guests_are_killed(lab: Lab) -> None:
@@ -190,9 +168,9 @@ def test_many_guests_are_killed(lab: Lab, seconds: int) -> None:
 def check_restored(result: Result, number: int) -> None:
     """Every mechanism works with the new VM; none was switched off."""
     assert result.status == 0, result.output
-    (run,) = runs(result)
+    (run,) = result.runs()
     assert run["disturbed"]["restore"] == 2, run
-    seen = observed.parse(snapshot(result, run, "after").read_text()).vms
+    seen = observed.parse(result.host_snapshot(run, "after")).vms
     for name, own in seen.items():
         assert own["spin_events"] > 0 and own["yield_attempted"] > 0, (name, own)
         assert own["tlb_calls"] > 0 == own["tlb_refused"], (name, own)
@@ -215,5 +193,5 @@ def test_many_guests_are_restored(lab: Lab, vms: int, seconds: int) -> None:
     result = lab(experiment("restored"), "--cmd", command, "--timeout", "240", "--vms", str(vms),
                  "--reps", str(max(2, seconds // 40)))
     assert result.status == 0, result.output
-    for run in runs(result):
+    for run in result.runs():
         assert run["disturbed"]["restore"] == vms, run

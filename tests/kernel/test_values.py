@@ -73,8 +73,7 @@ def test_schemes_with_wrong_values(lab: Lab) -> None:
     result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(WRONG), "--vms", "1",
                  "--max-repeats", "1")
     assert result.status == 1, result.output
-    logs = "".join(log.read_text(errors="replace")
-                   for log in result.directory.glob("boots/*/host-console.log"))
+    logs = "".join(result.host_logs())
     for scheme, (parameter, name) in WRONG.items():
         said = f"host parameter {parameter} of scheme {scheme} cannot be set: [Errno 22]"
         assert said in result.output
