@@ -30,7 +30,7 @@ ENDED = re.compile(r"(?m)^\[[ \d.]+\] said: ended: (\d+)$")
 """The last line of a console, with the status of its script; not those of its guests."""
 DIE_AT_ONCE = ("setpriv", "--pdeathsig", "KILL")
 """Before a command that the kernel ends with us, as SIGTERM only stops Bochs in its debugger."""
-QUIET = "console=ttyS0 quiet panic=-1 printk.devkmsg=on"
+QUIET = "console=ttyS0 quiet panic=-1 oops=panic printk.devkmsg=on"
 MENU = """\
 SERIAL 0 115200
 DEFAULT linux
