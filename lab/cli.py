@@ -307,6 +307,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "disturb": experiment.disturb,
         "disturb_ms": experiment.disturb_ms,
         "pin": experiment.pin,
+        "guest_mem": experiment.guest_mem,
         "backend": backends.choose(backend),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]
@@ -325,7 +326,8 @@ def _same_files(
 
     begun = parse.manifest(directory)
     files = images.of_experiment(experiment, options.tree, options.packages, progress)
-    pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu))
+    pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu),
+             ("images", begun.images, files.images))
     for what, then, now in pairs:
         if then != now:
             raise UsageError(

@@ -36,6 +36,12 @@ class Images:
     others: tuple[GuestFiles, ...] = ()
     """For guests with another kernel."""
 
+    @property
+    def images(self) -> str:
+        """Names of the roots, each the cache entry's, that is a hash of what is in it."""
+        roots = (self.host_image, self.guest_image, *(one.image for one in self.others))
+        return " ".join(root.parent.name for root in roots)
+
 
 def prepare(variant: str, tree: Path | None, packages: Iterable[str],
             progress: Progress, host_variant: str = "", others: Iterable[str] = ()) -> Images:

@@ -202,6 +202,9 @@ class Manifest:
     disturb: tuple[Disturbance, ...] = ()
     disturb_ms: int = 5000
     pin: bool = False
+    guest_mem: int = Experiment.guest_mem
+    images: str = ""
+    """Names of the host's and the guests' roots, which are hashes of what is in them."""
 
 
 @dataclass(frozen=True)

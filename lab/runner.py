@@ -22,7 +22,7 @@ import psutil
 
 from lab import backend as backends
 from lab import guest, images, kconfig, machine, records, schedule, tsc
-from lab.control import HostLost
+from lab.control import HostLost, Refused
 from lab.errors import UsageError
 from lab.images import Images
 from lab.machine import HostSpec
@@ -229,9 +229,9 @@ class Runner:
             try:
                 self.session.open()
                 self.session.boot_all()
-            except HostLost as lost:
+            except (HostLost, Refused) as lost:
                 if not left:
-                    raise
+                    raise HostLost(str(lost)) from lost
                 self._close(str(lost))
         assert self.session is not None
         return self.session
@@ -315,7 +315,8 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         vms=experiment.vms, vcpus=experiment.vcpus, pcpus=experiment.pcpus,
         reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
         observe=experiment.observe, window_ms=experiment.window_ms,
-        disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin)
+        disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin,
+        guest_mem=experiment.guest_mem, images=files.images)
 
 
 def machine_kind() -> str:

@@ -135,10 +135,11 @@ class Session:
 
     def close(self, reason: str = "") -> None:
         """End everything and record how the boot went; `reason` says what was wrong."""
-        with contextlib.suppress(LabError):
-            if not reason:
-                for name in list(self._live):
-                    self._retire(name)
+        try:
+            for name in list(self._live) if not reason else ():
+                self._retire(name)
+        except LabError as error:
+            reason = str(error)
         reason = reason or self.machine.trouble()
         if reason:
             self.machine.post_mortem()
@@ -227,8 +228,8 @@ class Session:
     def _retire(self, name: str) -> None:
         """End of a good guest's life: keep its log, record that it went well."""
         control = self.machine.control
-        control.call("switch", run=[name])
         try:
+            control.call("switch", run=[name])
             answer = control.call("dmesg", name=name, tag="end", timeout=self._settle)
             text = base64.b64decode(answer["out"])
             (self.logs / f"guest-{name}.dmesg.txt").write_bytes(text)
@@ -307,8 +308,12 @@ class Session:
                     raise Refused(f"{what} failed in guest {name}"
                                   f" with status {answer['status']}: {text[-200:]}")
         if self.experiment.reps > 1:
-            control.call("round", guests=fresh, tag="warm", command=workload.command, repeat=False,
-                         timeout=workload.timeout_s, settle=self._settle, patience=2 * self._settle)
+            answer = control.call(
+                "round", guests=fresh, tag="warm", command=workload.command, repeat=False,
+                timeout=workload.timeout_s, settle=self._settle, patience=2 * self._settle)
+            for note in answer["guests"].values():
+                if note["error"]:
+                    raise Refused(note["error"])
         for name in fresh:
             self._live[name].prepared.add(workload.name)
 

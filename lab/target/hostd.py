@@ -131,21 +131,34 @@ class Daemon:
         return {"return": answer}
 
     async def op_switch(self, run: list[str], timeout: float = 30) -> dict[str, Any]:
-        """Let exactly the guests named run; the others are stopped by QMP."""
+        """Let exactly the guests named run; the others are stopped by QMP.
+
+        One that does not obey in time is ended, so that it does not run beside others.
+        """
+        end = asyncio.get_running_loop().time() + timeout
+
         async def one(guest: Guest, stop: bool) -> None:
             if guest.stopped == stop:
                 return
+            try:
+                async with asyncio.timeout_at(end):
+                    # One that has died needs no stop, and its round has said so already.
+                    with contextlib.suppress(*((Failure, OSError) if stop else ())):
+                        await guest.qmp("stop" if stop else "cont")
+            except TimeoutError:
+                await self.op_kill(guest.name)
+                raise Failure(f"QEMU of guest {guest.name} did not {'stop' if stop else 'go on'}"
+                              f" within {timeout:g} s") from None
             guest.stopped = stop
-            # One that has died needs no stop, and its round has said so already.
-            with contextlib.suppress(*((Failure, OSError) if stop else ())):
-                await guest.qmp("stop" if stop else "cont")
-        try:
-            async with asyncio.timeout(timeout):
-                rest = [guest for name, guest in self.guests.items() if name not in run]
-                await asyncio.gather(*(one(guest, True) for guest in rest))
-                await asyncio.gather(*(one(self.guest(name), False) for name in run))
-        except TimeoutError:
-            raise Failure(f"a guest's QEMU did not stop or go on within {timeout:g} s") from None
+
+        async def each(guests: list[Guest], stop: bool) -> None:
+            steps = (one(guest, stop) for guest in guests)
+            for outcome in await asyncio.gather(*steps, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+        await each([guest for name, guest in self.guests.items() if name not in run], True)
+        await each([self.guest(name) for name in run], False)
         return {}
 
     async def op_guest_exec(self, name: str, tag: str, command: str,

@@ -276,7 +276,7 @@ def begun(tmp_path: Path, experiment: Experiment) -> Path:
         made.manifest(), experiment=experiment.name, schemes=experiment.schemes,
         workloads=experiment.workloads, vms=experiment.vms, vcpus=experiment.vcpus,
         pcpus=experiment.pcpus, reps=experiment.reps, boots=experiment.boots,
-        baseline=experiment.schemes[0].label,
+        baseline=experiment.schemes[0].label, images=FILES.images,
     )
     (tmp_path / "old" / "manifest.json").write_text(json.dumps(asdict(manifest)))
     return tmp_path / "old"
@@ -290,12 +290,14 @@ def test_resume(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert where == directory and options.resume
 
 
-@pytest.mark.parametrize("change", [{"kernel": "6.12.0-pvsync other"}, {"qemu": "9.0"}])
+@pytest.mark.parametrize("change", [
+    {"kernel": "6.12.0-pvsync other"}, {"qemu": "9.0"}, {"guest_image": Path("image-other/root")},
+])
 def test_resume_with_another_kernel(
-    call: Call, runner: FakeRunner, tmp_path: Path, change: dict[str, str]
+    call: Call, runner: FakeRunner, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
-    runner.files = replace(runner.files, **change)  # type: ignore[arg-type]
+    runner.files = replace(runner.files, **change)
     status, _, err = call("run", "demo", "--backend", "tcg", "--resume", str(directory))
     assert status == 2 and "the two must not be mixed" in err and not runner.calls
 
@@ -312,6 +314,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(observe="tlb"), "observe"),
         (config.Overrides(window_ms=100), "window_ms"),
         (config.Overrides(pin=True), "pin"),
+        (config.Overrides(guest_mem=128), "guest_mem"),
     ],
 )
 def test_resume_of_another_experiment(

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from lab import images, observed, records, windows
-from lab.control import Answer, Control, Refused
+from lab.control import Answer, Control, HostLost, Refused
 from lab.errors import UsageError
 from lab.machine import HOSTD, HostSpec, Machine
 from lab.model import Experiment, Scheme, Workload
@@ -216,6 +216,71 @@ def test_more_vcpus_than_cpus_begin_from_the_first(tmp_path: Path) -> None:
     assert tied == [{cpu} for cpu in (*cpus, cpus[0])]
     assert answer == {"cpus": dict(enumerate((*cpus, cpus[0])))}
     assert os.sched_getaffinity(0) == set(cpus)
+
+
+def test_a_guest_that_does_not_stop_is_ended(tmp_path: Path) -> None:
+    """And named; the others stop, and what it says late is nobody's answer."""
+    hostd = runpy.run_path(str(HOSTD))
+    daemon: Any = hostd["Daemon"](tmp_path)
+    asked: dict[str, list[str]] = {"good": [], "stuck": []}
+    for name, said in asked.items():
+        guest = daemon.guests[name] = hostd["Guest"](name, tmp_path / name)
+
+        async def qmp(command: str, name: str = name, said: list[str] = said) -> None:
+            said.append(command)
+            if name == "stuck":
+                await asyncio.sleep(60)
+        guest.qmp = qmp
+    with pytest.raises(hostd["Failure"], match=r"guest stuck did not stop within 0\.1 s"):
+        asyncio.run(daemon.op_switch([], timeout=0.1))
+    assert list(daemon.guests) == ["good"] and daemon.guests["good"].stopped
+    asyncio.run(daemon.op_switch([], timeout=0.1))
+    asyncio.run(daemon.op_switch(["good"], timeout=0.1))
+    assert asked == {"good": ["stop", "cont"], "stuck": ["stop"]}
+    with pytest.raises(hostd["Failure"], match="there is no guest stuck"):
+        asyncio.run(daemon.op_switch(["stuck"], timeout=0.1))
+
+
+def test_a_host_that_is_silent_at_the_end(spec: HostSpec, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its boot is no good one, though nothing is wrong with what it has said."""
+    asked = Control.call
+
+    def call(self: Control, op: str, **arguments: Any) -> Answer:
+        if op == "dmesg":
+            raise HostLost("the host was silent")
+        return asked(self, op, **arguments)
+    monkeypatch.setattr(Control, "call", call)
+    assert go(experiment(repeats=5), spec, tmp_path)
+    host = [boot for boot in records.boots(tmp_path) if not boot.guest]
+    assert [(boot.ok, boot.reason) for boot in host] == [(False, "the host was silent")]
+
+
+def test_a_host_that_refuses_while_guests_boot(spec: HostSpec, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is booted again, and the run is made there."""
+    asked, refusals = Control.call, [Refused("QEMU of guest good-0 did not go on within 60 s")]
+
+    def call(self: Control, op: str, **arguments: Any) -> Answer:
+        if op == "switch" and refusals:
+            raise refusals.pop()
+        return asked(self, op, **arguments)
+    monkeypatch.setattr(Control, "call", call)
+    assert go(experiment(repeats=5), spec, tmp_path)
+    host = [boot for boot in records.boots(tmp_path) if not boot.guest]
+    assert [boot.ok for boot in host] == [False, True]
+    assert "did not go on" in host[0].reason
+
+
+def test_a_guest_that_fails_before_it_is_measured(spec: HostSpec, tmp_path: Path) -> None:
+    """Its first run is for getting ready; one that hangs in it is not measured."""
+    what = experiment("sleep 0.1", timeout=1, reps=2, repeats=0, bad="hang", vms=(1,))
+    assert not go(what, spec, tmp_path)
+    asked = (tmp_path / "boots/0/host-control.log").read_text().splitlines()
+    rounds = [line for line in asked if '"op": "round"' in line]
+    assert rounds and all('"tag": "warm"' in line for line in rounds)
+    assert {run.reason for run in records.runs(tmp_path)} == {
+        "guest bad-0 did not end its run within 1 s"}
 
 
 class SlowGuest:
