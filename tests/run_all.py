@@ -12,6 +12,7 @@ a count is one failure: silence is failure.
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -31,6 +32,8 @@ from tests import soak_report
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
+WHOLE_S = 85 * 60
+"""For all that `make test` runs: CI, which would say nothing, ends it after 90 minutes."""
 EXAMPLES_PER_S = 5
 """For each of the properties of the lab's parsers, all together: about so many take a second."""
 BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
@@ -201,17 +204,21 @@ def _end(process: subprocess.Popen[str], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def run_all(chosen: Sequence[Stage], report: Path | None = None) -> Count:
+def run_all(chosen: Sequence[Stage], report: Path | None = None,
+            whole_s: float = math.inf) -> Count:
     """Run the stages in order, all of them, and print what each gave, and what failed.
 
-    `report` is a file with a head, to which a section is added for each.
+    `report` is a file with a head, to which a section is added for each. What is not over
+    after `whole_s` has failed.
     """
     total, lines = Count(), []
+    end = time.monotonic() + whole_s
     with tempfile.TemporaryDirectory(prefix="pvsync-test-") as folder:
         for stage in chosen:
             print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
             began = time.monotonic()
-            count, broken = run_stage(stage, Path(folder))
+            limit = max(1.0, min(stage.timeout_s, end - began))
+            count, broken = run_stage(replace(stage, timeout_s=limit), Path(folder))
             seconds = time.monotonic() - began
             total += count
             result = f"{count}; {broken}" if broken else str(count)
@@ -283,7 +290,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup
             signal.signal(number, _interrupt)
     try:
-        return 1 if run_all(chosen, options.report).failed else 0
+        whole_s = WHOLE_S if options.soak is None else math.inf
+        return 1 if run_all(chosen, options.report, whole_s).failed else 0
     except KeyboardInterrupt:
         return 130
 

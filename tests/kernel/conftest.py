@@ -22,6 +22,8 @@ from lab.progress import Silent
 from lab.session import Session
 
 HERE = Path(__file__).parent
+LIMIT = "180"
+"""Seconds for a command that has no other limit; those of the short tests take 5 to 30."""
 MOST_LINES = 10
 """Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
@@ -88,6 +90,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """Runs `./pvsync run` with the arguments given, into a directory of its own."""
 
     def run(*arguments: str) -> Result:
+        if "--cmd" in arguments and "--timeout" not in arguments:
+            arguments += ("--timeout", LIMIT)
         directory = tmp_path_factory.mktemp("results") / time.strftime("%H%M%S")
         command = [str(paths.ROOT / "pvsync"), "run", *arguments, "--out", str(directory)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -74,6 +74,15 @@ def test_stage_that_hangs_is_ended(tmp_path: Path) -> None:
     assert count == Count(0, 1) and "more than 0 s and was ended" in broken
 
 
+def test_stages_that_are_not_over_in_time_have_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """All together; what each gave is said, also of those that had no time left."""
+    began = time.monotonic()
+    stages = [stage("import time; time.sleep(60)"), stage("import time; time.sleep(60)")]
+    assert run_all.run_all(stages, whole_s=1) == Count(0, 2)
+    assert time.monotonic() - began < 30
+    assert capsys.readouterr().out.count("more than 1 s and was ended") == 2
+
+
 def test_stage_that_is_not_there(tmp_path: Path) -> None:
     count, broken = run_all.run_stage(Stage("x", ("/none/such",), "closing"), tmp_path)
     assert count == Count(0, 1) and "No such file" in broken
