@@ -109,6 +109,16 @@ def host(result: Result, scheme: str) -> dict[str, int]:
     return dict(result.cell(scheme, 2)["observed"]["host"])
 
 
+def host_of_each(result: Result, scheme: str) -> list[dict[str, int]]:
+    """The same of each run."""
+    found = []
+    for run in result.runs(scheme):
+        before, after = (observed.parse(result.host_snapshot(run, when)).counters
+                         for when in ("before", "after"))
+        found.append({name: value - before[name] for name, value in after.items()})
+    return found
+
+
 def test_every_form_of_ecs(lab: Lab) -> None:
     result = lab(str(HERE / "ecs.toml"), "--cmd", BUSY)
     assert result.status == 0, result.output
@@ -124,6 +134,15 @@ def test_every_form_of_ecs(lab: Lab) -> None:
     check_parking(result)
 
 
+def test_nearly_all_loans_are_given_back(lab: Lab) -> None:
+    """And who gives back is marked as preempted; the middle one of three runs tells."""
+    result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count", "--reps", "3", "--cmd", BUSY)
+    assert result.status == 0, result.output
+    shares = [seen["preempt_unmarked"] / seen["extend_returned"]
+              for seen in host_of_each(result, "ecs-count")]
+    assert len(shares) == 3 and median(shares) < 1 / 2, shares
+
+
 def check_claims(result: Result) -> None:
     """Who claims is extended where that is on; what is counted adds up."""
     for scheme in ("ecs-count", "ecs-free", "ecs-count-watch"):
@@ -134,9 +153,6 @@ def check_claims(result: Result) -> None:
         ended = seen["extend_avoided"] + seen["extend_expired"]
         assert abs(ended - seen["extend_granted"]) <= 8, seen
         assert seen["extend_returned"] <= seen["extend_granted"], seen
-    # Nearly all loans are given back, and who gives back is marked as preempted.
-    seen = host(result, "ecs-count")
-    assert seen["preempt_unmarked"] < seen["extend_returned"] / 2, seen
     assert counter(result.guest_output("ecs-count"), "ecs_given_back") > 0
     watched = host(result, "ecs-count-watch")
     assert sum(watched[f"preempt_{kind}"] for kind in SECTIONS) > 0, watched
@@ -193,13 +209,12 @@ def test_claims_that_never_end(misused: Result) -> None:
     assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
 
 
-def us_per_wakeup(result: Result, scheme: str) -> float:
+def us_per_wakeup(result: Result, scheme: str) -> dict[int, float]:
     """CPU time of the second guest's VM for each wake-up of the threads in it, microseconds.
 
-    The median of the runs: a single one may fall into a time in which the machine that runs
-    the emulator is slow, and then takes longer for each instruction.
+    By repetition.
     """
-    found = []
+    found = {}
     for run in result.runs(scheme):
         before, after = (
             observed.parse(result.host_snapshot(run, when)).cpu_usec[guest_group(f"{scheme}-1")]
@@ -207,13 +222,17 @@ def us_per_wakeup(result: Result, scheme: str) -> float:
         slept = re.findall(r"^T: \d.* C: +(\d+) ", result.output_of(run), re.MULTILINE)
         wakeups = sum(map(int, slept))
         assert wakeups > 500, result.output
-        found.append((after - before) / wakeups)
-    print(scheme, "us a wake-up:", *map(round, found))
-    return median(found)
+        found[run["rep"]] = (after - before) / wakeups
+    print(scheme, "us a wake-up:", *map(round, found.values()))
+    return found
 
 
 def test_loans_are_charged_to_who_has_them(lab: Lab) -> None:
-    """Beside a VM that borrows at each wake-up of a sleeper, sleepers pay for themselves alone."""
+    """Beside a VM that borrows at each wake-up of a sleeper, sleepers pay for themselves alone.
+
+    Runs of one repetition come one after the other and are compared with each other: there are
+    times in which the machine that runs the emulator is slow, and all instructions take longer.
+    """
     result = lab(str(HERE / "ecs.toml"), "--schemes",
                  "ecs-count-beside-stock,ecs-count-watch-beside-stock", "--pin", "--reps", "5",
                  "--cmd", BESIDE)
@@ -221,4 +240,5 @@ def test_loans_are_charged_to_who_has_them(lab: Lab) -> None:
     assert host(result, "ecs-count-beside-stock")["extend_expired"] > 1000, result.output
     lent, own = (us_per_wakeup(result, f"ecs-count{middle}-beside-stock")
                  for middle in ("", "-watch"))
-    assert lent < 1.25 * own, (lent, own)
+    ratios = [lent[rep] / own[rep] for rep in range(5)]
+    assert median(ratios) < 1.25, (lent, own)

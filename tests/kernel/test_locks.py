@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.kernel.conftest import HERE, Lab
+from tests.kernel.conftest import HERE, Lab, Result
 
 PROBE = """
 dmesg | grep -a 'pvsync:'
@@ -80,12 +80,12 @@ def test_every_parameter_value(lab: Lab) -> None:
 
 def test_broken_lock_is_caught(lab: Lab) -> None:
     # It hangs, and 20 s of torture take no minute.
-    result = lab("busted", "--timeout", "80")
+    result = lab("busted", "--timeout", "80", "--max-repeats", "1")
     assert result.status == 1, result.output
     assert not result.summary["valid"]
     assert len(result.cell("ticket")["values"]) == 1, "the good lock must pass beside it"
     assert not result.cell("busted")["values"], "the broken lock passed"
-    assert result.cell("busted")["invalid_runs"] > 0
+    assert result.cell("busted")["invalid_runs"] == 2
 
 
 def test_every_lock_excludes_with_8_vcpus(lab: Lab) -> None:
@@ -95,11 +95,21 @@ def test_every_lock_excludes_with_8_vcpus(lab: Lab) -> None:
         assert cell["median"] > 1000, f"{cell['scheme']} hardly moved"
 
 
-def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
-    result = lab(str(HERE / "aa.toml"))
+def stars(result: Result) -> set[tuple[str, int, bool]]:
+    """Workload and VMs of each cell with a star, and whether it has more than the baseline."""
     assert result.status == 0, result.output
-    assert [cell["scheme"] for cell in result.summary["cells"]].count("pmt:2") == 2
-    assert not any(cell["significant"] for cell in result.summary["cells"])
+    cells = result.summary["cells"]
+    assert [cell["scheme"] for cell in cells].count("pmt:2") == 2
+    return {(cell["workload"], cell["vms"], cell["vs_baseline"] > 0) for cell in cells
+            if cell["significant"]}
+
+
+def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
+    """By chance 0.9 % of the tables have one: it must not be there again in another."""
+    found = stars(lab(str(HERE / "aa.toml")))
+    if found:
+        found &= stars(lab(str(HERE / "aa.toml")))
+    assert not found
 
 
 @pytest.mark.soak

@@ -17,7 +17,6 @@ OFFERED = {
     call(TLB): 0,
     call(TLB, 1): 0,
     call(TLB, 3): 0,
-    BY_ADDRESS: 0,
     call(TLB, 3, 0, 33 * ONE_PAGE, 0x400000 | SIZE_2M): 0,
     call(TLB, 3, 0, MANY_PAGES, SIZE_4K): 0,
     call(TLB, 1 << 63): EINVAL,
@@ -29,8 +28,13 @@ OFFERED = {
     call(TLB, 1, 0, ONE_PAGE, 0x400000 | 13): EINVAL,
     call(TLB, 1, 0, ONE_PAGE, 0x0100000000000000 | SIZE_4K): EINVAL,
     call(TLB, 1, 0, MANY_PAGES, 0xFFFFFFFFFFFFF000 | SIZE_4K): EINVAL,
+    BY_ADDRESS: 0,
 }
-"""Calls that a host answers that offers it, and what with: unknown vCPUs, absurd ranges."""
+"""Calls that a host answers that offers it, and what with: unknown vCPUs, absurd ranges.
+
+A guest that ends first begins anew, and what it does then is not in its output: the call whose
+pages are counted is the last one, which it does not come to again.
+"""
 CHANGES = """
 dmesg | grep -a 'pvsync:'
 /usr/lib/pvsync/bin/ebizzy-like -r 50 && /usr/lib/pvsync/bin/tlb-checker -S 2
@@ -136,23 +140,27 @@ def test_no_stale_translation_for_long(lab: Lab) -> None:
     check_none_stale(lab("tlb-check"))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "who"), [("tlb-busted", "assertion"), ("tlb-busted-unasserted", "checker")]
-)
-def test_lost_shootdowns_are_caught(lab: Lab, scheme: str, who: str) -> None:
+@pytest.mark.parametrize(("scheme", "who", "vms", "tries"), [
+    ("tlb-busted", "assertion", 2, ("--reps", "1")),
+    ("tlb-busted-unasserted", "checker", 1,
+     ("--reps", "6", "--max-repeats", "0", "--timeout", "60")),
+])
+def test_lost_shootdowns_are_caught(lab: Lab, scheme: str, who: str, vms: int,
+                                    tries: tuple[str, ...]) -> None:
     """A host that loses them fails its own assertion; without it, a guest sees stale pages.
 
     The assertion fails every run. The checker needs luck, as the emulator
-    flushes more than it has to: one of three runs has to see it.
+    flushes more than it has to, most of all for several VMs: one of six runs has to
+    see it, and after two that failed the lab tries no more.
     """
     result = lab(
         str(HERE / "shootdown.toml"),
         "--schemes", f"tlb-shoot4u,{scheme}",
-        "--reps", "1" if who == "assertion" else "3",
+        "--vms", str(vms), *tries,
         "--cmd", "/usr/lib/pvsync/bin/tlb-checker -S 5",
     )  # fmt: skip
-    assert result.cell("tlb-shoot4u", 2)["values"], "good shootdowns must pass beside it"
+    assert result.cell("tlb-shoot4u", vms)["values"], "good shootdowns must pass beside it"
     assert seen(result, who), result.output
     if who == "assertion":
         assert result.status == 1, result.output
-        assert not result.cell(scheme, 2)["values"], "lost shootdowns passed"
+        assert not result.cell(scheme, vms)["values"], "lost shootdowns passed"

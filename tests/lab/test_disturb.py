@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -139,7 +140,8 @@ def test_a_restored_guest_stays_tied(spec: HostSpec, tmp_path: Path) -> None:
 def test_a_guest_that_does_not_come_back(
     spec: HostSpec, tmp_path: Path, mode: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disturb, "RESTORE_LIMIT", 2.0)
+    if mode == "lost":
+        monkeypatch.setattr(disturb, "RESTORE_LIMIT", 2.0)
     what = disturbed("restore", vms=(1,), good=mode, repeats=0, timeout=120)
     began = time.monotonic()
     assert not go(what, spec, tmp_path)
@@ -177,11 +179,12 @@ def test_parameters_are_changed_and_put_back(
     what = replace(what, workloads=(replace(what.workloads[0], neighbour=""),))
     assert go(what, spec, tmp_path)
     run = records.runs(tmp_path)[-1]
-    assert 15 < sum(run.disturbed.values()) < 32, "every 100 ms"
     assert all(file.read_text() == f"{file.name}\n" for file in parameters.iterdir())
     lines = (tmp_path / "raw" / run.id / disturb.FILE).read_text().splitlines()
     times = [float(line.split()[0]) for line in lines]
-    assert min(new - old for old, new in pairwise(times)) > 0.08
+    gaps = [new - old for old, new in pairwise(times)]
+    assert sum(run.disturbed.values()) == len(times) > 5
+    assert min(gaps) > 0.08 and median(gaps) < 0.2, "every 100 ms"
     assert all(re.fullmatch(r"\S+ (parameters|offers) host \S+ \S+", line) for line in lines)
 
 
@@ -221,11 +224,13 @@ def test_a_vm_takes_its_own_parameters_along(
                 "files": [], "own": [["parameters", "yield", ["strong"]]]}
         (own / "yield").write_text("hint")
         one = Disturber([guest], {"g": {"error": ""}}, plan)
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(60):
+            while len(one.events) < 6:
+                await asyncio.sleep(0.01)
         assert (own / "yield").read_text() == "strong"
         return await one.end()
     events = asyncio.run(change())
-    assert len(events) > 5 and events[0][1:] == ["parameters", "g yield strong"]
+    assert events[0][1:] == ["parameters", "g yield strong"]
     assert (own / "yield").read_text().startswith("hint")
 
 

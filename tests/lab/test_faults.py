@@ -68,6 +68,8 @@ class Place:
         self.folder = folder
         self.out = folder / "out"
         self.tmp = folder / "tmp"
+        self.go = folder / "go"
+        """Once it is there, `waiting` waits no more."""
         self.tmp.mkdir()
         (folder / "x.toml").write_text(EXPERIMENT)
         self.labs: list[subprocess.Popen[str]] = []
@@ -97,6 +99,14 @@ class Place:
         one = self.start(*arguments, cmd=cmd)
         _, errors = one.communicate(timeout=LIMIT)
         return one.returncode, errors
+
+    def waiting(self) -> str:
+        """A guest's command that does not end in the third run, nor later, before `go`.
+
+        Shells alone, which are no machines; they end with the folder, too.
+        """
+        return (f"sleep 0.3; while {{ read a && read b; }} <{self.out}/{records.RUNS}"
+                f" && [ ! -e {self.go} ]; do sleep 0.1; done")
 
     def runs(self) -> list[RunRecord]:
         return records.runs(self.out)
@@ -163,15 +173,16 @@ BOOTED: dict[str, Callable[[Place], bool]] = {
 
 @pytest.mark.parametrize("when", list(BOOTED))
 def test_a_killed_lab_is_resumed(place: Place, when: str) -> None:
-    lab = place.start("--out", str(place.out))
+    lab = place.start("--out", str(place.out), cmd=place.waiting())
     until(lab, lambda: BOOTED[when](place) and len(machines(lab)) >= 2)
     started = machines(lab)
     lab.kill()
     lab.wait()
+    place.go.touch()
     assert all_end(started)
     assert len(place.folders()) == 1
     before = place.runs()
-    status, errors = place.run("--resume", str(place.out))
+    status, errors = place.run("--resume", str(place.out), cmd=place.waiting())
     assert status == 0, errors
     after = place.runs()
     assert after[:len(before)] == before and sum(run.valid for run in after) == 4
@@ -184,19 +195,20 @@ def test_a_killed_lab_is_resumed(place: Place, when: str) -> None:
 def test_an_interrupted_lab_is_resumed(place: Place, when: str,
                                        ignored: signal.Signals | None) -> None:
     """Also one that a shell has put into the background, where it is to ignore the signal."""
-    lab = place.start("--out", str(place.out), ignored=ignored)
+    lab = place.start("--out", str(place.out), cmd=place.waiting(), ignored=ignored)
     until(lab, lambda: BOOTED[when](place) and len(machines(lab)) >= 2)
     started = machines(lab)
     lab.send_signal(signal.SIGINT)
     _, errors = lab.communicate(timeout=LIMIT)
+    place.go.touch()
     assert lab.returncode == 130, errors
     assert all_end(started) and place.folders() == []
     *_, said, again = errors.splitlines()
     assert said == one_sentence(errors) == "pvsync: interrupted."
     assert again.startswith("Continue with: ./pvsync run ")
     arguments = shlex.split(again.removeprefix("Continue with: "))[3:]
-    assert arguments == ["--cmd", "sleep 0.3", "--resume", str(place.out)]
-    assert place.run(*arguments[2:])[0] == 0
+    assert arguments == ["--cmd", place.waiting(), "--resume", str(place.out)]
+    assert place.run(*arguments[2:], cmd=place.waiting())[0] == 0
 
 
 def test_hangup_ends_a_lab_but_not_under_nohup(place: Place) -> None:

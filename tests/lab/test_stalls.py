@@ -15,8 +15,13 @@ from lab.model import RunRecord
 
 RUN = RunRecord("r", 0, 0, 0, "a", "w", 1, 2, 2, True, "", (), 1.0)
 WATCHED = """
+import time
 from lab.stalls import Watch
+end = time.monotonic() + 60
 with Watch() as watch:
+    while not all(watch._late.values()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
     print("watched", flush=True)
     input()
 print(watch.longest)
@@ -24,7 +29,7 @@ print(watch.longest)
 
 
 def watched(stop: float) -> float:
-    """What a process notes that gets no CPU for so many seconds."""
+    """What a process notes that gets no CPU for so many seconds, once all its threads watch."""
     with subprocess.Popen([sys.executable, "-c", WATCHED], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
