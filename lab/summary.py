@@ -101,6 +101,8 @@ class Summary:
     """Cells that were compared with the baseline, for Holm's correction."""
     smallest_n: int
     """Values a cell needs before a star is possible at all."""
+    alikeness: float | None
+    """How alike values of one boot are, see `stats`; None when it is not known."""
     valid: bool
     """Every wanted cell has all its values."""
 
@@ -175,16 +177,28 @@ def summarize(results: Results) -> Summary:
     }
     cells = {key: _with_ideal(cell, cells) for key, cell in cells.items()}
     compared = {key: base for key, cell in cells.items() if (base := _baseline(cell, m, cells))}
-    raw = [stats.p_value(cells[key].values, base.values) for key, base in compared.items()]
+    alike = stats.alikeness(_by_boot(results, key) for key in cells)
+    raw = [stats.careful(stats.p_value(cells[key].values, base.values), alike or 0, m.reps)
+           for key, base in compared.items()]
     for (key, base), p in zip(compared.items(), stats.holm(raw), strict=True):
         cells[key] = _with_baseline(cells[key], base, p)
     return Summary(
         results=results,
         cells=tuple(cells.values()),
         comparisons=len(compared),
-        smallest_n=stats.smallest_n(max(1, len(compared))),
+        smallest_n=stats.smallest_n(max(1, len(compared)), alike or 0, m.reps),
+        alikeness=alike,
         valid=all(len(cell.values) >= m.reps * m.boots for cell in cells.values()),
     )
+
+
+def _by_boot(results: Results, key: Key) -> list[list[float]]:
+    """A cell's values by boot of the host, which is one of the guests, too."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for run in results.of(*key):
+        if run.mean is not None:
+            found[run.run.boot].append(run.mean)
+    return list(found.values())
 
 
 def _cell(
@@ -318,6 +332,7 @@ def as_json(summary: Summary) -> str:
             "name": stats.TEST,
             "comparisons": summary.comparisons,
             "smallest_n": summary.smallest_n,
+            "alikeness": summary.alikeness,
         },
         "runs": {
             "valid": len(results.runs) - len(results.invalid()),

@@ -445,7 +445,7 @@ def _star_note(summary: Summary) -> str:
     if not summary.comparisons:
         return "Nothing was compared with the baseline."
     plural = "comparison" if summary.comparisons == 1 else "comparisons"
-    text = f"* significant: {stats.TEST} ({summary.comparisons} {plural})."
+    text = f"* significant: {stats.TEST} ({summary.comparisons} {plural}). {_alike(summary)}"
     most = max(len(cell.values) for cell in summary.cells)
     if most < summary.smallest_n:
         text += (
@@ -453,6 +453,18 @@ def _star_note(summary: Summary) -> str:
             f" and no cell has more than {most}."
         )
     return text
+
+
+def _alike(summary: Summary) -> str:
+    """What runs of one boot have to do with stars."""
+    m = summary.results.manifest
+    if summary.alikeness is not None:
+        return (f"Runs of one boot are alike by {summary.alikeness:.2f} (0: not at all, 1: the"
+                " same), for which p is corrected.")
+    if m.reps == 1:
+        return "Each run is of a boot of its own."
+    return ("All runs are of one boot, and what its guests have by chance is in every difference:"
+            " a star says less than with several (--boots).")
 
 
 def _count_note(summary: Summary) -> str:
