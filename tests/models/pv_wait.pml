@@ -10,6 +10,10 @@
  * else: an interrupt would hide a lost wake-up. A lost wake-up is then an
  * invalid end state.
  *
+ * With NESTED one interrupt may come to a halted CPU 1, whose handler parks for
+ * another lock as its first waiter, takes it, and ends. Its slot is seen between
+ * the stores then, and what kicks came are gone when it looks at its own lock.
+ *
  * The ordered phase of the preemptable ticket lock touches nothing, and its
  * timeout may come at any time: such a waiter is here one that competes at once
  * (TICKET=0). A waiter may park at any time, whatever it has read: its count of
@@ -25,6 +29,7 @@
  *	KEEP_MARK	the mark "woken" is not taken back for the next sleep
  *	TAKE_OWNED	a waiter takes a lock that is owned
  *	WAKE_ANY	the ticket lock wakes the first sleeper, not the next ticket
+ *	WAKE_FIRST	it wakes the first that has the next ticket, not all (NESTED)
  */
 #ifndef CPUS
 #define CPUS	3
@@ -123,6 +128,21 @@ inline take(me)
 	:: else								\
 	fi
 
+#if TICKET && !defined(WAKE_ANY) && !defined(WAKE_FIRST)
+#define KICK_EACH	1
+#else
+#define KICK_EACH	0
+#endif
+
+/* A hypercall: leaves the guest, which empties the buffer. */
+inline kick(me, whom)
+{
+	drain(me);
+#ifndef NO_KICK
+	kicked[whom] = true
+#endif
+}
+
 inline look_at_slot()
 {
 	if
@@ -130,7 +150,11 @@ inline look_at_slot()
 #ifdef WAKE_ANY
 	:: s_sleeps[at] && next == NONE -> next = at
 #else
+#ifdef WAKE_FIRST
+	:: s_sleeps[at] && s_ticket[at] == now && next == NONE -> next = at
+#else
 	:: s_sleeps[at] && s_ticket[at] == now -> next = at
+#endif
 #endif
 #else
 	:: s_sleeps[at] && !s_woken[at] && (next == NONE || s_ticket[at] < nearest) ->
@@ -160,18 +184,20 @@ inline release(me)
 #ifndef NO_MB2
 		MB(me);
 #endif
-		/* Look at one slot after the other; the one furthest ahead wins. */
+		/*
+		 * Look at one slot after the other. The one furthest ahead wins; with
+		 * the ticket lock, each that has the ticket is kicked.
+		 */
 		do
-		:: d_step { at < CPUS -> look_at_slot(); at++; SKIP_MINE(me) }
-		:: at >= CPUS -> break
+		:: d_step { at < CPUS && !(KICK_EACH && next != NONE) ->
+			look_at_slot(); at++; SKIP_MINE(me) }
+		:: d_step { KICK_EACH && next != NONE -> kick(me, next); next = NONE }
+		:: at >= CPUS && !(KICK_EACH && next != NONE) -> break
 		od;
 		if
 		:: next != NONE ->
 			s_woken[next] = true;
-#ifndef NO_KICK
-			/* A hypercall: leaves the guest, which empties the buffer. */
-			d_step { drain(me); kicked[next] = true; next = NONE }
-#endif
+			d_step { kick(me, next); next = NONE }
 		:: next == NONE
 		fi
 	:: !slow
@@ -186,6 +212,14 @@ inline clear_slot(me)
 	b_ticket[me] = 0;
 	b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
 	b_slot[me] = true
+}
+
+/* The stores of the handler's own park, and what it leaves when it has taken that lock. */
+inline handle_interrupt(me)
+{
+	d_step { s_ticket[me] = 0; interrupted = true };
+	d_step { s_woken[me] = false; s_sleeps[me] = false };
+	d_step { kicked[me] = false; sleep = false; b_sleeps[me] = false; b_ticket[me] = 0 }
 }
 
 inline park(me)
@@ -220,6 +254,9 @@ inline park(me)
 	};
 	if
 	:: sleep -> d_step { kicked[me] -> kicked[me] = false; sleep = false; clear_slot(me) }
+#ifdef NESTED
+	:: sleep && me == 1 && !interrupted -> handle_interrupt(me)
+#endif
 	:: !sleep
 	fi
 }
@@ -227,7 +264,7 @@ inline park(me)
 proctype cpu(byte me)
 {
 	byte round = 0, ticket = NONE, next = NONE, nearest = 0, at = 0, now = 0;
-	bool slow = false, sleep = false;
+	bool slow = false, sleep = false, interrupted = false;
 
 	do
 	:: d_step { /* the fast path, or join */

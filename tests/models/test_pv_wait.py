@@ -9,7 +9,12 @@ from tests.models.spin import check, first_error, verify
 
 MODEL = Path(__file__).with_name("pv_wait.pml")
 # 3 CPUs by 2 rounds, and the states of each.
-BOUNDS = {"pv-pmt": ("-DTICKET=0", 32_931_201), "pv-ticket": ("-DTICKET=1", 4_951_789)}
+BOUNDS = {
+    "pv-pmt": (("-DTICKET=0",), 32_931_201),
+    "pv-ticket": (("-DTICKET=1",), 707_698),
+    "pv-pmt-nested": (("-DTICKET=0", "-DNESTED", "-DFIRST=1"), 14_190_173),
+    "pv-ticket-nested": (("-DTICKET=1", "-DNESTED"), 1_819_882),
+}
 SMALL = ("-DFIRST=1", "-DOTHERS=1")
 LOST = "invalid end state"
 TWO_OWNERS = "assertion violated (owners==1)"
@@ -21,17 +26,18 @@ MUTATIONS = [
     ("pv-pmt", "NO_KICK", LOST), ("pv-ticket", "NO_KICK", LOST),
     ("pv-pmt", "NO_RECHECK", LOST), ("pv-ticket", "NO_RECHECK", LOST),
     ("pv-pmt", "KEEP_MARK", LOST), ("pv-ticket", "WAKE_ANY", LOST),
+    ("pv-ticket-nested", "WAKE_FIRST", LOST),
     ("pv-pmt", "TAKE_OWNED", TWO_OWNERS), ("pv-ticket", "TAKE_OWNED", TWO_OWNERS),
 ]
 
 
 @pytest.mark.parametrize("lock", BOUNDS)
 def test_no_waiter_sleeps_for_ever(lock: str, tmp_path: Path) -> None:
-    define, states = BOUNDS[lock]
-    check(lock, verify(MODEL, tmp_path, define), states)
+    defines, states = BOUNDS[lock]
+    check(lock, verify(MODEL, tmp_path, *defines), states)
 
 
 @pytest.mark.parametrize(("lock", "mutation", "error"), MUTATIONS)
 def test_each_mutation_is_found(lock: str, mutation: str, error: str, tmp_path: Path) -> None:
-    assert error == first_error(f"pv/{lock}-{mutation}", MODEL, tmp_path, BOUNDS[lock][0], *SMALL,
+    assert error == first_error(f"pv/{lock}-{mutation}", MODEL, tmp_path, *BOUNDS[lock][0], *SMALL,
                                 f"-D{mutation}")

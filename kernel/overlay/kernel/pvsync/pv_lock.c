@@ -55,7 +55,10 @@
  *    anew if it has to.
  *  - A slot read while it changes: whatever the releaser saw of an older sleep
  *    was written before (1) of the newer one, whose look at the word therefore
- *    comes after the releaser's store of 0.
+ *    comes after the releaser's store of 0. What it saw need not be of one sleep:
+ *    where a handler parks for another lock, the slot has this lock and that ticket
+ *    for a moment. Such a CPU waits for this lock as well, or did, but its turn it
+ *    need not be; see below why it is not woken in the place of another.
  *  - CPU hotplug: a CPU that goes down waits for no lock, and slots are never
  *    freed.
  *
@@ -64,6 +67,8 @@
  *
  * With the ticket lock, the one whose turn it is; nobody else could take the
  * lock. If it is in no slot it is awake, or about to look at the word after (1).
+ * A slot that changes may have its ticket too, so whoever has it is woken: if it
+ * sleeps its own slot does not change, and is among them.
  *
  * With the preemptable ticket lock only competing waiters sleep, any of which
  * may take the lock. The paper wakes all of them. One is enough, as who takes
@@ -76,7 +81,9 @@
  * "Woken already" cannot be mistaken for a sleep that nobody ends: the mark is
  * always followed by a kick, and is taken back before (1) of the next sleep. A
  * releaser that passes over a marked slot did so before that, so that the next
- * look at the word, after (1), finds what the releaser stored.
+ * look at the word, after (1), finds what the releaser stored. Nothing that could
+ * wait for the one that is marked comes between mark and kick: interrupts are off,
+ * as their handlers may want a lock that it has.
  */
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
@@ -280,14 +287,24 @@ void pvsync_pv_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
 	pvsync_pv_wait(lock, PVSYNC_TAU_INF);
 }
 
-/*
- * The CPU that a release wakes, see "Whom a release wakes" above. Compares the
- * address of the lock and does not touch it: it may be gone.
- *
- * Return: a CPU, or -1 if there is none to wake.
- */
-static int pvsync_pv_next(struct qspinlock *lock, u32 granted)
+static void pvsync_pv_kick(int cpu)
 {
+	unsigned long flags;
+
+	raw_local_irq_save(flags);
+	WRITE_ONCE(per_cpu_ptr(&pvsync_slots, cpu)->woken, true);
+	pvsync_count(PVSYNC_lock_kicks);
+	kvm_hypercall2(KVM_HC_KICK_CPU, 0, per_cpu(x86_cpu_to_apicid, cpu));
+	raw_local_irq_restore(flags);
+}
+
+/*
+ * Wake whom a release has to, see "Whom a release wakes" above. Compares the
+ * address of the lock and does not touch it: it may be gone.
+ */
+static void pvsync_pv_wake(struct qspinlock *lock, u32 granted)
+{
+	const bool ordered = pvsync_pv_ordered();
 	u32 nearest = U32_MAX;
 	int cpu, next = -1;
 
@@ -298,9 +315,9 @@ static int pvsync_pv_next(struct qspinlock *lock, u32 granted)
 		if (READ_ONCE(slot->lock) != lock)
 			continue;
 		ahead = READ_ONCE(slot->ticket) - granted;
-		if (pvsync_pv_ordered()) {
+		if (ordered) {
 			if (!(ahead & PVSYNC_COUNT_MASK))
-				return cpu;
+				pvsync_pv_kick(cpu);
 			continue;
 		}
 		if (READ_ONCE(slot->woken))
@@ -313,13 +330,13 @@ static int pvsync_pv_next(struct qspinlock *lock, u32 granted)
 			next = cpu;
 		}
 	}
-	return next;
+	if (next >= 0)
+		pvsync_pv_kick(next);
 }
 
 static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 {
 	u32 granted = pvsync_granted(atomic_read(&lock->val));
-	int cpu;
 
 	/* The critical section before it, for the acquire of the next owner. */
 	smp_store_release(&lock->locked, 0);
@@ -327,12 +344,7 @@ static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 	/* (2), pairs with (1) in pvsync_pv_park(); the lock may be gone from here */
 	smp_mb();
 
-	cpu = pvsync_pv_next(lock, granted);
-	if (cpu < 0)
-		return;
-	WRITE_ONCE(per_cpu_ptr(&pvsync_slots, cpu)->woken, true);
-	pvsync_count(PVSYNC_lock_kicks);
-	kvm_hypercall2(KVM_HC_KICK_CPU, 0, per_cpu(x86_cpu_to_apicid, cpu));
+	pvsync_pv_wake(lock, granted);
 }
 
 /*
