@@ -53,14 +53,16 @@
  *
  * Huge pages. The host is asked for a full flush as well: where it has no huge page
  * below the guest's, the TLB has pieces of it, and INVLPG for any address of the
- * page drops them all, while a flush of one address need not drop the others.
+ * page drops them all, while a flush of one address need not drop the others. Of
+ * hugetlbfs's pages some are flushed as if they were small, by their first address
+ * (huge_ptep_clear_flush()), so any page that could be one is taken for one.
  *
  * Kernel addresses. flush_tlb_kernel_range() and flush_tlb_all() ask for a full
- * flush, global translations included: after vmalloc has put a huge page in the
- * place of a table, one INVLPG is to empty the paging-structure caches for the
- * whole of it (pud_free_pmd_page()). The host's flush spans all PCIDs, so that
+ * flush, global translations included. The host's flush spans all PCIDs, so that
  * invalidate_other is not needed. Flushes that come with other work for a CPU
- * (cpa_flush(), text_poke()) stay with interrupts.
+ * (cpa_flush(), text_poke()) stay with interrupts, and so does that of vmalloc when
+ * it puts a huge page in the place of a table (pud_free_pmd_page()), which it
+ * frees at once: the interrupt waits for walkers that have interrupts disabled.
  *
  * CPUs that come up have flushed all; CPUs that went down have left every address
  * space, and flushing them does no harm.
@@ -182,6 +184,9 @@ static void set_range(struct group *group, const struct flush_tlb_info *info)
 
 	if (info->end == TLB_FLUSH_ALL || info->freed_tables || info->stride_shift != PAGE_SHIFT)
 		return;
+	if (IS_ENABLED(CONFIG_HUGETLB_PAGE) && IS_ALIGNED(start, PMD_SIZE) &&
+	    info->end - start <= PAGE_SIZE)
+		return;
 	group->where = DIV_ROUND_UP(info->end - start, PAGE_SIZE) << PVSYNC_TLB_PAGES_SHIFT;
 	group->what = start | PAGE_SHIFT;
 }
@@ -199,7 +204,8 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 
 	cpumask_clear(marked);
 	set_range(&group, info);
-	for_each_cpu(cpu, cpumask) {
+	/* A batch may name CPUs that have gone since, and have no APIC ID any more. */
+	for_each_cpu_and(cpu, cpumask, cpu_online_mask) {
 		if (cpu == me)
 			continue;
 		if (!info->freed_tables && per_cpu(cpu_tlbstate_shared.is_lazy, cpu))
@@ -268,7 +274,7 @@ static void flush_kernel_here(unsigned long start, unsigned long end)
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  *
- * Return: whether it is done.
+ * Return: whether it is done; if not, some CPUs may have flushed.
  */
 bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 {
@@ -277,7 +283,8 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 	int cpu, me;
 
 	me = get_cpu();
-	if (!by_hypercall(READ_ONCE(mechanism)))
+	/* Less than a page: pud_free_pmd_page() and the like, see above. */
+	if (!by_hypercall(READ_ONCE(mechanism)) || end - start < PAGE_SIZE)
 		goto out;
 	for_each_online_cpu(cpu) {
 		if (cpu != me && !name_cpu(&group, cpu))

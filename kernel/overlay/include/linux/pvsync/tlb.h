@@ -20,7 +20,7 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  *
- * Return: whether it is done; if not, nothing has been.
+ * Return: whether it is done; if not, some CPUs may have flushed.
  */
 static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 {
