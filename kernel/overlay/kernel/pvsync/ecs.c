@@ -136,8 +136,9 @@
 #include "guest.h"
 #include "locks.h"
 
+/* Not _GPL, as the releases of locks are not that these are in the inline code of. */
 DEFINE_PER_CPU_ALIGNED(struct pvsync_ecs, pvsync_ecs);
-EXPORT_PER_CPU_SYMBOL_GPL(pvsync_ecs);
+EXPORT_PER_CPU_SYMBOL(pvsync_ecs);
 
 DEFINE_STATIC_KEY_FALSE(pvsync_ecs_free_key);
 
@@ -212,7 +213,7 @@ static void __init announce_spins(bool on) { }
 #ifdef CONFIG_PVSYNC_ECS_COUNT
 
 DEFINE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
-EXPORT_SYMBOL_GPL(pvsync_ecs_count_key);
+EXPORT_SYMBOL(pvsync_ecs_count_key);
 
 /* What a word counts, BORROWED or not; negative if it ended more than it began. */
 static __always_inline s64 counted(u64 word)
@@ -266,7 +267,7 @@ __visible void notrace pvsync_ecs_left(void)
 }
 
 PV_CALLEE_SAVE_REGS_THUNK(pvsync_ecs_left);
-EXPORT_SYMBOL_GPL(__raw_callee_save_pvsync_ecs_left);
+EXPORT_SYMBOL(__raw_callee_save_pvsync_ecs_left);
 
 /**
  * pvsync_ecs_spin - acquire a spinlock that is not free, counted as one that waits
@@ -532,6 +533,7 @@ static struct platform_driver sleep_driver = {
 	.driver = {
 		.name	= "pvsync-ecs",
 		.pm	= pm_sleep_ptr(&sleep_ops),
+		.suppress_bind_attrs = true,
 	},
 };
 
