@@ -18,6 +18,7 @@
 struct qspinlock;
 
 void pvsync_counted_lock(struct qspinlock *lock);
+void pvsync_clear_waits(unsigned int cpu);
 
 #ifdef CONFIG_PVSYNC_LOCK_STAT
 
@@ -25,7 +26,6 @@ void pvsync_counted_lock(struct qspinlock *lock);
 
 DECLARE_STATIC_KEY_FALSE(pvsync_lock_stat_key);
 extern u32 pvsync_stall_spins;
-void pvsync_clear_waits(unsigned int cpu);
 
 static __always_inline bool pvsync_lock_stat_on(void)
 {
