@@ -311,6 +311,15 @@ static bool parse_range(struct kvm_vcpu *me, u64 where, u64 what,
 	return true;
 }
 
+/*
+ * The first vCPU of a VM may run, and be in KVM's map, before its creation is over, if its
+ * monitor has guessed the file descriptor; it is not to be had by its index yet.
+ */
+static bool is_online(struct kvm_vcpu *vcpu)
+{
+	return vcpu->vcpu_idx < atomic_read(&vcpu->kvm->online_vcpus);
+}
+
 static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, unsigned long *targets)
 {
 	unsigned long named[] = { low, high };
@@ -329,7 +338,7 @@ static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, unsigned 
 
 		if (map && id <= map->max_apic_id)
 			apic = map->phys_map[array_index_nospec(id, (u64)map->max_apic_id + 1)];
-		if (!apic) {
+		if (!apic || !is_online(apic->vcpu)) {
 			all_known = false;
 			break;
 		}
