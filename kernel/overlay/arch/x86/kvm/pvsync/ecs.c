@@ -299,11 +299,15 @@ static bool may_share(struct kvm_vcpu *vcpu)
  * pvsync_ecs_load - a vCPU has got a CPU: tell its guest, if it is still the same
  * @vcpu: the vCPU, which has no loan
  *
+ * Looks for a reset at the begin of an ioctl only, which sees what the one before has set.
+ * A thread that was switched may be in the midst of a change of mode of KVM's own, such as
+ * an exit of a guest's guest or from management mode, where paging is off for a moment.
+ *
  * Context: thread of @vcpu, preemption disabled.
  */
 void pvsync_ecs_load(struct kvm_vcpu *vcpu)
 {
-	if (vcpu->arch.pvsync.ecs.form && !may_share(vcpu))
+	if (vcpu->arch.pvsync.ecs.form && !vcpu->scheduled_out && !may_share(vcpu))
 		vcpu->arch.pvsync.ecs.form = 0;
 	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
 }
