@@ -32,15 +32,23 @@ static unsigned int index_of(struct pvsync_waiter *waiter)
 	return waiter - vcpus;
 }
 
-static int choose(enum pvsync_order order)
+/* The next choice of a search, after those in @tried were refused. */
+static int choose_next(enum pvsync_order order, struct pvsync_tried *tried)
 {
 	enum pvsync_list_of from;
-	struct pvsync_waiter *waiter = pvsync_choose_waiter(&all, order, &from);
+	struct pvsync_waiter *waiter = pvsync_choose_waiter(&all, order, tried, &from);
 
 	CHECK_EQ(from != PVSYNC_NO_LIST, !!waiter);
 	if (waiter)
 		CHECK_EQ(from, waiter->list);
 	return waiter ? (int)index_of(waiter) : -1;
+}
+
+static int choose(enum pvsync_order order)
+{
+	struct pvsync_tried tried = { };
+
+	return choose_next(order, &tried);
 }
 
 /* Both directions of all lists say the same, and each vCPU is where it says. */
@@ -70,11 +78,13 @@ static void expect_sound(unsigned int n)
  * @list: where it is
  * @stamp: its preemption time; one that was chosen counts as last in its list
  * @chosen: the mark of section 3.3
+ * @tried: the search that it was last chosen in
  */
 struct stamped {
 	int	list;
 	long	stamp;
 	bool	chosen;
+	long	tried;
 };
 
 static struct stamped model[MOST];
@@ -112,14 +122,14 @@ static int rank(enum pvsync_order order, int list)
 	}
 }
 
-static int model_choose(enum pvsync_order order, unsigned int n)
+static int model_choose(enum pvsync_order order, unsigned int n, long search)
 {
 	int best = -1;
 
 	for (unsigned int i = 0; i < n; i++) {
 		int list = model[i].list;
 
-		if (!list)
+		if (!list || model[i].tried == search)
 			continue;
 		if (best < 0 || rank(order, list) < rank(order, model[best].list) ||
 		    (list == model[best].list &&
@@ -129,18 +139,24 @@ static int model_choose(enum pvsync_order order, unsigned int n)
 	}
 	if (best >= 0) {
 		model[best].chosen = true;
+		model[best].tried = search;
 		model[best].stamp = latest_first(order, model[best].list) ? --first_stamp :
 									    ++last_stamp;
 	}
 	return best;
 }
 
-/* All operations at random, and a policy that changes now and then. */
+/*
+ * All operations at random, and a policy that changes now and then. A search goes on while
+ * others do the rest, as one does whose yields are refused.
+ */
 static void lists_are_the_model(void)
 {
 	random_state = 1;
 	for_each_size(n) {
 		enum pvsync_order order = PVSYNC_HVS;
+		struct pvsync_tried tried = { };
+		long search = 1;
 
 		reset();
 		memset(model, 0, sizeof(model));
@@ -150,7 +166,12 @@ static void lists_are_the_model(void)
 			if (!random_below(500))
 				order = random_below(PVSYNC_NR_ORDERS);
 			if (!random_below(3)) {
-				CHECK_EQ(choose(order), model_choose(order, n));
+				if (tried.nr == PVSYNC_TRIES || random_below(2)) {
+					memset(&tried, 0, sizeof(tried));
+					search++;
+				}
+				CHECK_EQ(choose_next(order, &tried),
+					 model_choose(order, n, search));
 			} else if (vcpus[i].list) {
 				pvsync_leave(&all, &vcpus[i]);
 				model[i].list = PVSYNC_NO_LIST;
@@ -201,6 +222,64 @@ static void orders_are_the_papers(void)
 	expect_order(PVSYNC_CPTH_L, (int []) { 2, 0, 3, 1, 6, 4, 5 });
 	expect_order(PVSYNC_CCH, (int []) { 1, 3, 2, 0, 6, 4, 5 });
 	expect_order(PVSYNC_ECS_FIRST, (int []) { 4, 5, 2, 0, 1, 3, 6 });
+}
+
+/*
+ * As when the scheduler refuses those in front, because their group has used up its bandwidth:
+ * the next ones in the order of the policy, whatever list they are in, and none twice.
+ */
+static void refused_ones_are_passed_by(void)
+{
+	for_each_size(n) {
+		static const int why[] = { PVSYNC_RESOURCE, PVSYNC_LOCK, PVSYNC_LOCK };
+
+		for (int order = 0; order < PVSYNC_NR_ORDERS && check_ok(); order++) {
+			struct pvsync_tried tried = { };
+			bool lock_first = order == PVSYNC_CCH;
+			bool latest_first = order == PVSYNC_CPTH_L;
+
+			reset();
+			for (int i = 0; i < 3; i++)
+				pvsync_join(&all, &vcpus[n - 1 - i], why[i]);
+			CHECK_EQ(n - 1 - choose_next(order, &tried), lock_first ? 1 : 0);
+			CHECK_EQ(n - 1 - choose_next(order, &tried),
+				 lock_first || latest_first ? 2 : 1);
+			CHECK_EQ(n - 1 - choose_next(order, &tried),
+				 lock_first ? 0 : latest_first ? 1 : 2);
+			CHECK_EQ(choose_next(order, &tried), -1);
+			expect_sound(n);
+		}
+	}
+}
+
+/* Who was chosen and refused is to be had for the next search, and counts as chosen. */
+static void refused_ones_stay(void)
+{
+	struct pvsync_tried tried = { };
+
+	reset();
+	pvsync_join(&all, &vcpus[0], PVSYNC_RESOURCE);
+	CHECK_EQ(choose_next(PVSYNC_HVS, &tried), 0);
+	CHECK_EQ(choose_next(PVSYNC_HVS, &tried), -1);
+	CHECK_EQ(choose(PVSYNC_HVS), 0);
+	pvsync_leave(&all, &vcpus[0]);
+	pvsync_join(&all, &vcpus[0], PVSYNC_RESOURCE);
+	CHECK_EQ(vcpus[0].list, PVSYNC_YIELDED);
+}
+
+/* However many wait: no more than a few, so that a choice is short. */
+static void a_search_ends(void)
+{
+	for_each_size(n) {
+		struct pvsync_tried tried = { };
+
+		reset();
+		for (unsigned int i = 0; i < n; i++)
+			pvsync_join(&all, &vcpus[i], PVSYNC_RESOURCE);
+		for (unsigned int i = 0; i < PVSYNC_TRIES; i++)
+			CHECK_EQ(choose_next(PVSYNC_HVS, &tried), n - 1 - i);
+		CHECK_EQ(choose_next(PVSYNC_HVS, &tried), -1);
+	}
 }
 
 static void nobody_waits(void)
@@ -473,6 +552,9 @@ int main(void)
 {
 	RUN_TEST(lists_are_the_model);
 	RUN_TEST(orders_are_the_papers);
+	RUN_TEST(refused_ones_are_passed_by);
+	RUN_TEST(refused_ones_stay);
+	RUN_TEST(a_search_ends);
 	RUN_TEST(nobody_waits);
 	RUN_TEST(spinners_choose_different_ones);
 	RUN_TEST(cost_does_not_grow);

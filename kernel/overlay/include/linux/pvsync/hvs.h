@@ -95,6 +95,19 @@ struct pvsync_turn {
 
 #define PVSYNC_TURNS	(PVSYNC_NR_LISTS - 1)
 
+/* Choices of a search, at most. */
+#define PVSYNC_TRIES	3
+
+/**
+ * struct pvsync_tried - what a search has chosen so far, all zero at first
+ * @waiters: the vCPUs
+ * @nr: how many
+ */
+struct pvsync_tried {
+	const struct pvsync_waiter	*waiters[PVSYNC_TRIES];
+	unsigned int			nr;
+};
+
 static inline void pvsync_list_add(struct pvsync_list *list, struct pvsync_waiter *waiter,
 				   bool as_newest)
 {
@@ -153,18 +166,48 @@ static inline void pvsync_join(struct pvsync_waiters *all, struct pvsync_waiter 
 	pvsync_list_add(&all->lists[why], waiter, true);
 }
 
+static inline bool pvsync_was_tried(const struct pvsync_tried *tried,
+				    const struct pvsync_waiter *waiter)
+{
+	unsigned int i;
+
+	for (i = 0; i < tried->nr; i++) {
+		if (tried->waiters[i] == waiter)
+			return true;
+	}
+	return false;
+}
+
+/* The first of a list for this search, past a few at most; NULL if it has tried them all. */
+static inline struct pvsync_waiter *pvsync_first_untried(const struct pvsync_list *list,
+							 bool newest,
+							 const struct pvsync_tried *tried)
+{
+	struct pvsync_waiter *waiter = newest ? list->newest : list->oldest;
+
+	while (waiter && pvsync_was_tried(tried, waiter))
+		waiter = newest ? waiter->older : waiter->newer;
+	return waiter;
+}
+
 /**
  * pvsync_choose_waiter - the vCPU to run instead of one that spins
  * @all: the lists of the VM
  * @order: the policy
+ * @tried: what this search has chosen so far; the vCPU is added
  * @from: the list that it was chosen from, PVSYNC_NO_LIST if there is none
  *
- * To be called again if the scheduler refuses it: it comes last in its list then.
+ * To be called again, with the same @tried, if the scheduler refuses it: whom it cannot run
+ * now, as its group has used up its bandwidth, must not keep the other lists from their
+ * turns. It counts as chosen all the same, as in the paper, which marks whom it selects: the
+ * mark has to be there before the vCPU can run, and who takes it back after a refusal may
+ * take that of another vCPU's choice.
  *
- * Return: the vCPU, or NULL if none of them waits.
+ * Return: the vCPU, or NULL if none waits that was not tried, or PVSYNC_TRIES were.
  */
 static inline struct pvsync_waiter *pvsync_choose_waiter(struct pvsync_waiters *all,
 							 enum pvsync_order order,
+							 struct pvsync_tried *tried,
 							 enum pvsync_list_of *from)
 {
 	/*
@@ -195,16 +238,17 @@ static inline struct pvsync_waiter *pvsync_choose_waiter(struct pvsync_waiters *
 	};
 	unsigned int i;
 
-	for (i = 0; i < PVSYNC_TURNS; i++) {
+	for (i = 0; i < PVSYNC_TURNS && tried->nr < PVSYNC_TRIES; i++) {
 		const struct pvsync_turn *turn = &orders[order][i];
 		struct pvsync_list *list = &all->lists[turn->list];
-		struct pvsync_waiter *waiter = turn->newest ? list->newest : list->oldest;
+		struct pvsync_waiter *waiter = pvsync_first_untried(list, turn->newest, tried);
 
 		if (!waiter)
 			continue;
 		pvsync_list_del(list, waiter);
 		pvsync_list_add(list, waiter, !turn->newest);
 		waiter->chosen = true;
+		tried->waiters[tried->nr++] = waiter;
 		*from = turn->list;
 		return waiter;
 	}

@@ -33,7 +33,7 @@ static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 /**
  * pvsync_hvs_pick - the vCPU that a policy with lists puts first
  * @me: the vCPU that spins
- * @search: see pvsync_pick_fn; unused, the lists remember
+ * @search: see pvsync_pick_fn; remembers whom it has chosen, the lists the rest
  *
  * Return: as pvsync_pick_fn.
  */
@@ -50,7 +50,7 @@ struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *sear
 		order = PVSYNC_HVS;
 	pvsync_candidate(me);
 	raw_spin_lock_irqsave(&vm->waiters_lock, flags);
-	waiter = pvsync_choose_waiter(&vm->waiters, order, &from);
+	waiter = pvsync_choose_waiter(&vm->waiters, order, &search->tried, &from);
 	raw_spin_unlock_irqrestore(&vm->waiters_lock, flags);
 
 	pvsync_count_for(me, pick_counters[from], 1);

@@ -14,6 +14,8 @@
 /* Refused yields after which a search ends, as in kvm_vcpu_on_spin(). */
 #define MAX_REFUSALS	3
 
+static_assert(MAX_REFUSALS <= PVSYNC_TRIES);
+
 /* Policies by enum pvsync_candidate; without a function it is stock KVM's. */
 static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_FRIEBEL]	= pvsync_friebel_pick,

@@ -30,12 +30,14 @@ enum pvsync_sign {
  * struct pvsync_search - one search for a vCPU to yield to
  * @pass: passes over the vCPUs that are done
  * @after: where this pass has come to, in the policy's own order
+ * @tried: vCPUs that it has chosen so far, of a policy with lists
  *
  * All zero at first.
  */
 struct pvsync_search {
-	unsigned int	pass;
-	u64		after;
+	unsigned int		pass;
+	u64			after;
+	struct pvsync_tried	tried;
 };
 
 /**
