@@ -34,10 +34,15 @@
  * clock, as it follows at once. That note is taken back as well: the switch that
  * follows after the loan would charge the loan to whom it was at the expense of.
  *
+ * So a loan is a debt, and who is as far ahead of its share already as a strong yield
+ * lets it get (strong_yield.c) gets none, nor does a group above it. Nor do those that
+ * run only when nothing else wants to: SCHED_IDLE tasks and idle groups.
+ *
  * With core scheduling, a request may come from the other thread of the core, which
  * runs a task of another cookie already and relies on it. Nothing is put off then.
  */
 #include <linux/export.h>
+#include <linux/math64.h>
 #include <linux/mmu_context.h>
 #include <linux/preempt.h>
 
@@ -82,21 +87,70 @@ bool __pvsync_extended(struct task_struct *prev)
 	return ask && tif_need_resched() && !READ_ONCE(prev->__state) && ask();
 }
 
-/* Whether bandwidth control has taken, or is about to take, its CPU from @curr. */
-static bool out_of_bandwidth(struct task_struct *curr)
+/* Whether bandwidth control has taken, or is about to take, its CPU from @cfs_rq. */
+static bool out_of_bandwidth(struct cfs_rq *cfs_rq)
 {
 #ifdef CONFIG_CFS_BANDWIDTH
+	return cfs_rq->throttle_count ||
+	       (cfs_rq->runtime_enabled && cfs_rq->runtime_remaining <= 0);
+#else
+	return false;
+#endif
+}
+
+static bool is_idle_group(struct cfs_rq *cfs_rq)
+{
+#ifdef CONFIG_FAIR_GROUP_SCHED
+	return cfs_rq->idle > 0;
+#else
+	return false;
+#endif
+}
+
+static struct sched_entity *group_of(struct sched_entity *se)
+{
+#ifdef CONFIG_FAIR_GROUP_SCHED
+	return se->parent;
+#else
+	return NULL;
+#endif
+}
+
+/**
+ * pvsync_far_ahead - is an entity ahead of its share by more than the scheduler keeps in mind?
+ * @cfs_rq: its queue
+ * @se: the entity
+ *
+ * As far as it has been charged: who runs is at each tick, and by who wants its CPU.
+ *
+ * Context: the run queue is locked.
+ *
+ * Return: true if it is: by more than the scheduler's own limit of lag.
+ */
+bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+	u64 ns = max_t(u64, 2 * se->slice, TICK_NSEC);
+	/* In the virtual time of its queue. */
+	s64 most = div64_ul(ns * NICE_0_LOAD, se->load.weight);
+
+	return (s64)(se->vruntime - avg_vruntime(cfs_rq)) > most;
+}
+
+/* Whether the running task, of the fair class, and the groups above it may get into debt. */
+static bool may_owe(void)
+{
 	struct sched_entity *se;
 
-	for (se = &curr->se; se; se = se->parent) {
+	if (task_has_idle_policy(current))
+		return false;
+	for (se = &current->se; se; se = group_of(se)) {
 		struct cfs_rq *cfs_rq = cfs_rq_of(se);
 
-		if (cfs_rq->throttle_count ||
-		    (cfs_rq->runtime_enabled && cfs_rq->runtime_remaining <= 0))
-			return true;
+		if (is_idle_group(cfs_rq) || out_of_bandwidth(cfs_rq) ||
+		    pvsync_far_ahead(cfs_rq, se))
+			return false;
 	}
-#endif
-	return false;
+	return true;
 }
 
 static bool only_fair_tasks_wait(struct rq *rq)
@@ -111,15 +165,15 @@ static bool only_fair_tasks_wait(struct rq *rq)
  *
  * Context: its thread, preemption disabled, interrupts enabled.
  *
- * Return: false if it has to go: something of another class waits, its group has
- * used up its bandwidth, or threads of a core are scheduled together.
+ * Return: false if it has to go: something of another class waits, it is idle by its policy
+ * or its group, one of its groups has used up its bandwidth, it is too far ahead of its share,
+ * or threads of a core are scheduled together.
  */
 bool pvsync_put_off_switch(void)
 {
 	struct rq_flags rf;
 	struct rq *rq = this_rq_lock_irq(&rf);
-	bool may = !sched_core_enabled(rq) && only_fair_tasks_wait(rq) &&
-		   !out_of_bandwidth(current);
+	bool may = !sched_core_enabled(rq) && only_fair_tasks_wait(rq) && may_owe();
 
 	if (may) {
 		clear_tsk_need_resched(current);

@@ -177,7 +177,7 @@ struct pvsync_number pvsync_extend_us = {
 EXPORT_SYMBOL_GPL(pvsync_extend_us);
 
 /*
- * How much of its vCPUs' time a VM may borrow, permille. All of it is paid back,
+ * How much of its own run time each vCPU may borrow, permille. All of it is paid back,
  * but others wait for it: a guest that claims to be in a section for ever borrows
  * one length for each of its time slices, which are of some milliseconds.
  */

@@ -21,13 +21,13 @@
  */
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
-#include <linux/math64.h>
 #include <linux/mmu_context.h>
 #include <linux/percpu.h>
 
 #include "../sched/sched.h"
 
 #include <linux/pvsync/count.h>
+#include <linux/pvsync/extend.h>
 #include <linux/pvsync/strong_yield.h>
 
 DEFINE_STATIC_KEY_FALSE(pvsync_strong_key);
@@ -75,14 +75,6 @@ void pvsync_strong_cancel(int cpu)
 }
 EXPORT_SYMBOL_GPL(pvsync_strong_cancel);
 
-/* How far @se may be ahead of its share, in its queue's virtual time. */
-static s64 most_ahead(struct sched_entity *se)
-{
-	u64 ns = max_t(u64, 2 * se->slice, TICK_NSEC);
-
-	return div64_ul(ns * NICE_0_LOAD, se->load.weight);
-}
-
 /*
  * Each queue on the way down to a task is asked. The last one, which has a task
  * as its buddy, or none, ends the request.
@@ -92,7 +84,6 @@ bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
 	unsigned long *until = per_cpu_ptr(&strong_until, cpu_of(rq_of(cfs_rq)));
 	struct sched_entity *se = cfs_rq->next;
 	bool asked = READ_ONCE(*until) && time_before_eq(jiffies, READ_ONCE(*until));
-	s64 ahead;
 
 	if (!asked)
 		return false;
@@ -101,8 +92,7 @@ bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
 	if (!se)
 		return false;
 
-	ahead = se->vruntime - avg_vruntime(cfs_rq);
-	if (ahead <= most_ahead(se))
+	if (!pvsync_far_ahead(cfs_rq, se))
 		return true;
 
 	WRITE_ONCE(*until, 0);

@@ -7,6 +7,8 @@
 #include <linux/jump_label.h>
 #include <linux/sched.h>
 
+struct cfs_rq;
+
 #ifdef CONFIG_PVSYNC_KVM
 
 DECLARE_STATIC_KEY_FALSE(pvsync_extend_key);
@@ -15,6 +17,7 @@ void pvsync_extend_enable(void);
 void pvsync_extend_by(bool (*ask)(void));
 bool pvsync_put_off_switch(void);
 bool pvsync_cpu_wanted(void);
+bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se);
 bool __pvsync_extended(struct task_struct *prev);
 
 /**

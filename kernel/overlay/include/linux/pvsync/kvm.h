@@ -104,12 +104,20 @@ struct pvsync_shared {
  * @granted: there is one
  * @returned: the guest has given it back, and has not run since
  * @since: its begin, ns
+ * @period: run time of the vCPU's thread at the begin of the account's period, ns
+ * @ran: run time in that period so far, while no thread runs the vCPU, ns
+ * @borrowed: time borrowed in it, and too much in those before, ns
+ *
+ * All but @timer only for the thread of the vCPU.
  */
 struct pvsync_loan {
 	struct hrtimer	timer;
 	bool		granted;
 	bool		returned;
 	u64		since;
+	u64		period;
+	u64		ran;
+	u64		borrowed;
 };
 
 /* Powers of two of microseconds; the last one is of all waits from 4 s on. */
@@ -187,7 +195,7 @@ struct pvsync_window {
  * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
  * @tlb: translations to flush
  * @ecs: what it shares of its critical sections
- * @loan: extra time in them
+ * @loan: extra time in them, and the account of it
  * @cpu_wait: how long it waited for a CPU
  * @counters: of this vCPU; written by its own thread only
  */
@@ -284,8 +292,6 @@ struct pvsync_epochs {
  * @aple_max: see there
  * @aple_step: see there
  * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
- * @period: begin of the period that @borrowed is of, ns
- * @borrowed: time that its vCPUs borrowed in it, ns
  * @epochs: of its search for a window
  * @waiters_lock: guards @waiters; taken within run queue locks, never around them
  * @waiters: vCPUs that wait for a CPU
@@ -304,8 +310,6 @@ struct pvsync_vm {
 	u32		aple_max;
 	u32		aple_step;
 	u32		aple_epoch;
-	u64		period;
-	u64		borrowed;
 
 	struct pvsync_epochs epochs;
 

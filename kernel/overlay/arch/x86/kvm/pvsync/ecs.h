@@ -21,6 +21,8 @@ void pvsync_ecs_load(struct kvm_vcpu *vcpu);
 void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted);
 void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed);
 
+void pvsync_account_load(struct kvm_vcpu *vcpu);
+void pvsync_account_put(struct kvm_vcpu *vcpu);
 void pvsync_loan_init(struct kvm_vcpu *vcpu);
 void pvsync_loan_end(struct kvm_vcpu *vcpu);
 void pvsync_give_back(struct kvm_vcpu *vcpu);

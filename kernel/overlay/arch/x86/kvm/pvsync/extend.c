@@ -35,9 +35,10 @@
  * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
  * cancelled there, with the timer's handler not running, before the thread leaves.
  *
- * A VM may borrow so much of its vCPUs' time in a period, PVSYNC_extend_cap. What
- * it has used is added up without a lock: vCPUs that end a loan at the same time may
- * miss one of them, which is less than the cap is exact.
+ * A vCPU may borrow so much of its own run time, pvsync.extend_cap; that of its VM's others
+ * does not count, so that those which hardly run, or never, give it nothing to borrow. The
+ * periods of the account are of run time as well, and a loan that takes it beyond the cap,
+ * as the last one of a period does, is carried over to the next ones.
  */
 #include <linux/hrtimer.h>
 #include <linux/kvm_host.h>
@@ -51,7 +52,7 @@
 #include "count.h"
 #include "ecs.h"
 
-/* Over which what a VM has borrowed is added up, ns. */
+/* Run time of a vCPU over which what it has borrowed is added up, ns. */
 #define PERIOD	(100 * NSEC_PER_MSEC)
 
 static void ask_for_switch(void)
@@ -104,17 +105,54 @@ void pvsync_loan_init(struct kvm_vcpu *vcpu)
 	loan->timer.function = loan_is_over;
 }
 
-static bool may_borrow(struct kvm *kvm, u64 now)
+/**
+ * pvsync_account_load - a thread runs a vCPU
+ * @vcpu: the vCPU
+ *
+ * It may not be the thread that ran the vCPU before: their run times have nothing to do with
+ * each other. So between ioctls the account keeps what has run of its period. The begin of
+ * the period by this thread's clock may be before 0: differences are right all the same.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_account_load(struct kvm_vcpu *vcpu)
 {
-	struct pvsync_vm *vm = &kvm->arch.pvsync;
-	u64 most = div_u64(PERIOD * pvsync_extend_cap_of(kvm), 1000) *
-		   atomic_read(&kvm->online_vcpus);
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
-	if (now - READ_ONCE(vm->period) >= PERIOD) {
-		WRITE_ONCE(vm->period, now);
-		WRITE_ONCE(vm->borrowed, 0);
-	}
-	return READ_ONCE(vm->borrowed) < most;
+	if (!vcpu->scheduled_out)
+		loan->period = current->se.sum_exec_runtime - loan->ran;
+}
+
+/**
+ * pvsync_account_put - a thread runs a vCPU no more
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_account_put(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+
+	if (!vcpu->scheduled_out)
+		loan->ran = current->se.sum_exec_runtime - loan->period;
+}
+
+/* The scheduler brings the run time up to date at each tick: that is exact enough. */
+static bool may_borrow(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
+	u64 most = div_u64(PERIOD * pvsync_extend_cap_of(vcpu->kvm), 1000);
+	u64 periods = div_u64(current->se.sum_exec_runtime - loan->period, PERIOD);
+
+	loan->period += periods * PERIOD;
+	loan->borrowed -= min(loan->borrowed, periods * most);
+	return loan->borrowed < most;
+}
+
+/* Without high resolution timers a loan ends at a tick, which may be long after. */
+static bool ends_in_time(struct kvm_vcpu *vcpu)
+{
+	return hrtimer_resolution <= pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC;
 }
 
 /* Time left of a loan, ns; the length may have been changed meanwhile. */
@@ -171,7 +209,6 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 void pvsync_loan_end(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
-	struct pvsync_vm *vm = &vcpu->kvm->arch.pvsync;
 	bool left;
 	u64 ns;
 
@@ -183,7 +220,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	left = !pvsync_holds(pvsync_where(vcpu));
 	pvsync_ecs_tell_loan(vcpu, false);
 
-	WRITE_ONCE(vm->borrowed, READ_ONCE(vm->borrowed) + ns);
+	loan->borrowed += ns;
 	pvsync_count_for(vcpu, PVSYNC_extend_ns, ns);
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
 	if (loan->returned)
@@ -271,11 +308,11 @@ bool pvsync_extend(void)
 	vcpu->arch.pvsync.loan.returned = false;
 	if (!wants_loan(vcpu))
 		return false;
-	if (!may_borrow(vcpu->kvm, now)) {
+	if (!may_borrow(vcpu)) {
 		pvsync_count_for(vcpu, PVSYNC_extend_capped, 1);
 		return false;
 	}
-	if (!pvsync_put_off_switch()) {
+	if (!ends_in_time(vcpu) || !pvsync_put_off_switch()) {
 		pvsync_count_for(vcpu, PVSYNC_extend_denied, 1);
 		return false;
 	}

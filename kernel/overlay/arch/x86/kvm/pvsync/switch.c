@@ -16,6 +16,7 @@
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
+	pvsync_account_load(vcpu);
 	pvsync_cpu_wait_ends(vcpu);
 	pvsync_hvs_load(vcpu);
 	pvsync_spin_goes_on(vcpu);
@@ -35,6 +36,7 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	enum pvsync_counter where;
 
 	pvsync_loan_end(vcpu);
+	pvsync_account_put(vcpu);
 	pvsync_cpu_wait_begins(vcpu);
 	pvsync_spin_waits(vcpu);
 	if (!vcpu->preempted)
