@@ -79,7 +79,7 @@ PARTS = (
         "what the host did about preemptions in critical sections", ("extend_",), "host",
         observed.EXTEND_FIGURES, observed.extend_figures,
         "Medians of the runs. granted: put off; denied, capped: not, because something else had"
-        " precedence, or the VM had borrowed too much; numbers of a run. Of those granted, in"
+        " precedence, or the vCPU had borrowed too much; numbers of a run. Of those granted, in"
         " time: the vCPU had left its sections when it lost the CPU; expired: it had not;"
         " returned: the guest gave the CPU back.",
     ),

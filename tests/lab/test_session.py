@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 
 from lab import images, observed, records, windows
 from lab.control import Answer, Control, HostLost, Refused
-from lab.errors import UsageError
+from lab.errors import LabError, UsageError
 from lab.machine import HOSTD, HostSpec, Machine
 from lab.model import Experiment, Scheme, Workload
 from lab.progress import Silent
@@ -177,17 +178,21 @@ def test_vcpus_are_tied_to_cpus(spec: HostSpec, tmp_path: Path, pin: bool) -> No
     assert _manifest(what, Options(), "local", images.PLACEHOLDERS).pin is pin
 
 
+def fail(monkeypatch: pytest.MonkeyPatch, op: str, errors: Iterable[LabError]) -> None:
+    """Have the host answer the next operations of this kind so, as long as there are errors."""
+    call, left = Control.call, iter(errors)
+
+    def answer(self: Control, asked: str, **arguments: Any) -> Answer:
+        if asked == op and (error := next(left, None)):
+            raise error
+        return call(self, asked, **arguments)
+    monkeypatch.setattr(Control, "call", answer)
+
+
 def test_a_guest_that_cannot_be_tied_did_not_boot(
     spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = Control.call
-
-    def refuse(self: Control, op: str, **arguments: Any) -> Answer:
-        if op == "pin":
-            raise Refused("no such thread")
-        return call(self, op, **arguments)
-
-    monkeypatch.setattr(Control, "call", refuse)
+    fail(monkeypatch, "pin", repeat(Refused("no such thread")))
     assert not go(replace(experiment(vms=(1,), repeats=0), pin=True), spec, tmp_path)
     assert [run.reason for run in records.runs(tmp_path)] == ["guest good-0 did not boot"]
     assert "no such thread" in [boot.reason for boot in records.boots(tmp_path)]
@@ -244,13 +249,7 @@ def test_a_guest_that_does_not_stop_is_ended(tmp_path: Path) -> None:
 def test_a_host_that_is_silent_at_the_end(spec: HostSpec, tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """Its boot is no good one, though nothing is wrong with what it has said."""
-    asked = Control.call
-
-    def call(self: Control, op: str, **arguments: Any) -> Answer:
-        if op == "dmesg":
-            raise HostLost("the host was silent")
-        return asked(self, op, **arguments)
-    monkeypatch.setattr(Control, "call", call)
+    fail(monkeypatch, "dmesg", [HostLost("the host was silent")])
     assert go(experiment(repeats=5), spec, tmp_path)
     host = [boot for boot in records.boots(tmp_path) if not boot.guest]
     assert [(boot.ok, boot.reason) for boot in host] == [(False, "the host was silent")]
@@ -259,13 +258,7 @@ def test_a_host_that_is_silent_at_the_end(spec: HostSpec, tmp_path: Path,
 def test_a_host_that_refuses_while_guests_boot(spec: HostSpec, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """It is booted again, and the run is made there."""
-    asked, refusals = Control.call, [Refused("QEMU of guest good-0 did not go on within 60 s")]
-
-    def call(self: Control, op: str, **arguments: Any) -> Answer:
-        if op == "switch" and refusals:
-            raise refusals.pop()
-        return asked(self, op, **arguments)
-    monkeypatch.setattr(Control, "call", call)
+    fail(monkeypatch, "switch", [Refused("QEMU of guest good-0 did not go on within 60 s")])
     assert go(experiment(repeats=5), spec, tmp_path)
     host = [boot for boot in records.boots(tmp_path) if not boot.guest]
     assert [boot.ok for boot in host] == [False, True]
