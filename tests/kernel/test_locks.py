@@ -10,7 +10,8 @@ from tests.kernel.conftest import HERE, Lab, Result
 PROBE = """
 dmesg | grep -a 'pvsync:'
 cd /sys/kernel/debug/pvsync && grep . counters
-echo 1 >lock_stat && hackbench -g 2 -l 50 >/dev/null && echo 0 >lock_stat && grep . counters
+echo 1 >stall_spins; echo 1 >lock_stat
+hackbench -g 2 -l 50 >/dev/null && echo 0 >lock_stat && grep . counters
 hackbench -g 1 -l 20 >/dev/null && grep . counters
 for bad in 2 x -1; do echo $bad >lock_stat && echo took $bad; done
 echo 5 >counters && echo took 5
@@ -21,6 +22,8 @@ true
 """
 WAITS = re.compile(r"^bin (\d+) (\d+) (\d+)$", re.MULTILINE)
 COUNTER = re.compile(r"^(lock_\w+) (\d+)$", re.MULTILINE)
+TAU = re.compile(r"tau (\d+) ns is (\d+) spins "
+                 r"\(a spin takes (\d+) ps, a critical section (\d+) ps\)")
 SECTIONS = 4
 """How often PROBE shows the counters: at first, counted, not counted, cleared."""
 
@@ -40,6 +43,19 @@ def check_waits(output: str) -> None:
     for index, waits, cycles in found:
         assert waits
         assert waits * 2**index / 2 <= cycles < waits * 2**index or index == 0, output
+
+
+def check_tau(result: Result) -> None:
+    """It is in nanoseconds, and as many spins as fit; without one, 50 sections, at least 2 us."""
+    wanted: dict[str, int | None] = {"pmt": None, "pv-pmt": None, "tau-wrong": None,
+                                     "pmt-0": 0, "pmt-20us": 20_000}
+    for scheme, ns in wanted.items():
+        (said,) = TAU.findall(result.guest_output(scheme))
+        tau, spins, spin_ps, section_ps = map(int, said)
+        assert tau == (max(2000, 50 * section_ps // 1000) if ns is None else ns), said
+        assert spins == 1000 * tau // spin_ps, said
+    for scheme in ("pvqspinlock", "tas", "ticket", "pv-ticket", "pmt-inf"):
+        assert not TAU.search(result.guest_output(scheme)), f"{scheme} has a tau"
 
 
 def test_every_parameter_value(lab: Lab) -> None:
@@ -74,8 +90,11 @@ def test_every_parameter_value(lab: Lab) -> None:
     assert "spinlocks: qspinlock" in result.guest_output("lock-unknown")
     assert "spinlocks: pmt" in result.guest_output("pv-pmt-unwoken")
     assert "spinlocks: ticket" in result.guest_output("pv-ticket-dedicated")
-    assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("pmt"))
-    assert re.search(r"tau \d{4,} ns is [1-9]\d* spins", result.guest_output("tau-wrong"))
+    check_tau(result)
+    for scheme in ("ticket", "pmt"):
+        seen = counters(result.guest_output(scheme))[1]
+        assert seen["lock_contended"] > 0, f"{scheme}: {seen}"
+        assert seen["lock_stalls_holder"] + seen["lock_stalls_waiter"] > 0, f"{scheme}: {seen}"
 
 
 def test_broken_lock_is_caught(lab: Lab) -> None:

@@ -178,7 +178,9 @@ void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
  * @slowness: how often the time of the paper's processors it takes to do the
  *	same work here, in 1/1024
  *
- * Context: before the second CPU starts, may sleep.
+ * Once more with another number changes that.
+ *
+ * Context: may sleep.
  *
  * Return: the cycles.
  */

@@ -10,6 +10,7 @@
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
+#include <linux/delay.h>
 #include <linux/init.h>
 #include <linux/jump_label.h>
 #include <linux/kernel.h>
@@ -221,7 +222,7 @@ static int __init parse_help(char *arg)
 }
 early_param("pvsync.help", parse_help);
 
-static void __init start_help(u64 section_ps)
+static void __init start_help(u64 section_ps, bool last)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
 	u64 cycles;
@@ -229,16 +230,18 @@ static void __init start_help(u64 section_ps)
 	if (help_cycles == HELP_OFF)
 		return;
 	if (!choice->helped || pvsync_spin_slowpath() != choice->helped) {
-		pr_info("pvsync.help= has no effect here: long waits do not spin\n");
+		if (last)
+			pr_info("pvsync.help= has no effect here: long waits do not spin\n");
 		return;
 	}
 	cycles = pvsync_help_start(help_cycles, section_ps * 1024 / (SECTION_NS * 1000));
-	pr_info("the host is asked for help after %llu cycles of spinning\n", cycles);
+	if (last)
+		pr_info("the host is asked for help after %llu cycles of spinning\n", cycles);
 }
 
 #else
 
-static void __init start_help(u64 section_ps) { }
+static void __init start_help(u64 section_ps, bool last) { }
 
 #endif /* CONFIG_PVSYNC_HELP */
 
@@ -293,14 +296,33 @@ static u64 __init cost_ps(void (*fn)(struct qspinlock *lock))
 	return max(div_u64(least * 1000, calls), 1ULL);
 }
 
-static void __init set_tau(u64 section_ps)
+/* The least that was measured so far, in picoseconds. */
+static u64 pause_ps __initdata = U64_MAX;
+static u64 section_ps __initdata = U64_MAX;
+static bool measured __initdata;
+
+static void __init measure(void)
 {
-	u64 pause_ps = cost_ps(pause_once);
+	pause_ps = min(pause_ps, cost_ps(pause_once));
+	section_ps = min(section_ps, cost_ps(section_once));
+}
+
+static bool __init uses_tau(const struct lock_choice *choice)
+{
+	return choice->slowpath == pvsync_pmt_lock_slowpath ||
+	       (choice->plain && !strcmp(choice->plain, "pmt"));
+}
+
+static void __init set_tau(bool last)
+{
 	u64 ns = tau_ns, spins;
 
+	if (!uses_tau(&lock_choices[chosen]))
+		return;
 	if (tau_ns == TAU_INF) {
 		WRITE_ONCE(pvsync_tau_spins, PVSYNC_TAU_INF);
-		pr_info("tau is infinite, preemptable ticket locks are ticket locks\n");
+		if (last)
+			pr_info("tau is infinite, preemptable ticket locks are ticket locks\n");
 		return;
 	}
 	if (tau_ns == TAU_AUTO)
@@ -311,8 +333,9 @@ static void __init set_tau(u64 section_ps)
 	spins = ns ? max(div64_u64(ns * 1000, pause_ps), 1ULL) : 0;
 	spins = min_t(u64, spins, PVSYNC_TAU_INF - 1);
 	WRITE_ONCE(pvsync_tau_spins, spins);
-	pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps)\n",
-		ns, spins, pause_ps, section_ps);
+	if (last)
+		pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps)\n",
+			ns, spins, pause_ps, section_ps);
 }
 
 /* Before the second CPU starts, hence before the first contended lock. */
@@ -320,22 +343,46 @@ static int __init pvsync_locks_init(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
 	slowpath_fn wanted = wanted_slowpath();
-	u64 section_ps;
 
 	if (choice->slowpath && pvsync_spin_slowpath() != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
 		return 0;
 	}
-	/* Without any of the parameters a boot measures nothing. */
-	section_ps = choice->slowpath || help_cycles != HELP_OFF ? cost_ps(section_once) : 0;
-	if (choice->slowpath)
-		set_tau(section_ps);
 	/* The kernel's own test-and-set lock, for any machine. */
 	if (!strcmp(choice->name, "tas") && wanted == native_queued_spin_lock_slowpath)
 		static_branch_enable(&virt_spin_lock_key);
 	pr_info("spinlocks: %s\n", choice->name);
-	start_help(section_ps);
+	/* Without any of the parameters a boot measures nothing. */
+	measured = uses_tau(choice) || help_cycles != HELP_OFF;
+	if (!measured)
+		return 0;
+	measure();
+	set_tau(false);
+	start_help(section_ps, false);
 	return 0;
 }
 early_initcall(pvsync_locks_init);
+
+/*
+ * All rounds of a measurement are over in a fraction of a millisecond, and for so long this
+ * vCPU may have had half a core or less. So the least of some more counts, spread over time
+ * and as late as there is. A waiter that finds the other value is no worse off: what it may
+ * do after its timeout it may do at any time.
+ */
+static int __init pvsync_locks_measure_again(void)
+{
+	const unsigned int times = 8;
+	unsigned int i;
+
+	if (!measured)
+		return 0;
+	for (i = 0; i < times; i++) {
+		usleep_range(1000, 2000);
+		measure();
+	}
+	set_tau(true);
+	start_help(section_ps, true);
+	return 0;
+}
+late_initcall(pvsync_locks_measure_again);
