@@ -10,6 +10,8 @@
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
 
 /**
  * struct pvsync_crew - threads that do the same on CPUs of their own
@@ -38,15 +40,17 @@ static inline int pvsync_crew_member(void *data)
 	return 0;
 }
 
-static inline void pvsync_crew_hire(struct pvsync_crew *crew, int cpu)
+static inline struct task_struct *pvsync_crew_hire(struct pvsync_crew *crew, int cpu)
 {
 	struct task_struct *task = kthread_create_on_cpu(pvsync_crew_member, crew, cpu,
 							 "pvsync-crew/%u");
 
 	if (IS_ERR(task))
-		return;
+		return NULL;
+	get_task_struct(task);
 	atomic_inc(&crew->at_work);
 	wake_up_process(task);
+	return task;
 }
 
 /**
@@ -54,19 +58,23 @@ static inline void pvsync_crew_hire(struct pvsync_crew *crew, int cpu)
  * @work: what; it may sleep
  * @most: on so many CPUs only, on all of them if 0
  *
- * A thread that cannot be made is done without.
+ * A thread that cannot be made is done without. When this returns, none of them runs
+ * the module's text any more.
  *
  * Context: may sleep.
  */
 static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 {
 	struct pvsync_crew crew = { .work = work, .at_work = ATOMIC_INIT(1) };
+	struct task_struct **tasks = kcalloc(nr_cpu_ids, sizeof(*tasks), GFP_KERNEL);
 	int cpu;
 
+	if (!tasks)
+		return;
 	init_completion(&crew.done);
 	cpus_read_lock();
 	for_each_online_cpu(cpu) {
-		pvsync_crew_hire(&crew, cpu);
+		tasks[cpu] = pvsync_crew_hire(&crew, cpu);
 		if (most && !--most)
 			break;
 	}
@@ -74,6 +82,11 @@ static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 	pvsync_crew_leave(&crew);
 	/* As long as asked for: no task that hangs. */
 	wait_for_completion_state(&crew.done, TASK_IDLE);
+	for_each_possible_cpu(cpu) {
+		if (tasks[cpu])
+			kthread_stop_put(tasks[cpu]);
+	}
+	kfree(tasks);
 }
 
 #endif /* _KERNEL_PVSYNC_EACH_CPU_H */
