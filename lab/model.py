@@ -248,7 +248,11 @@ class Preemptions:
     """Kind to how many for each second, see `preemptions.KINDS`."""
     avoided: float | None
     """Of those inside a critical section, the share that was put off until the vCPU had
-    left it, 0 to 1."""
+    left it, 0 to 1; without the kind `stuck`, which waits and is not put off."""
+    avoided_with_stuck: float | None
+    """The same, those of that kind counted as not put off."""
+    unavoidable_per_s: float | None
+    """Inside a section, `stuck` or not, and not put off until it was left: for each second."""
     granted_per_s: float | None
     """Times that one was put off, for each second."""
     us_per_grant: float | None

@@ -428,6 +428,8 @@ def medians(runs: Sequence[Preemptions]) -> Preemptions:
         per_s=of(lambda run: run.per_s),
         kinds={kind: middle(run.kinds[kind] for run in runs) for kind in runs[0].kinds},
         avoided=of(lambda run: run.avoided),
+        avoided_with_stuck=of(lambda run: run.avoided_with_stuck),
+        unavoidable_per_s=of(lambda run: run.unavoidable_per_s),
         granted_per_s=of(lambda run: run.granted_per_s),
         us_per_grant=of(lambda run: run.us_per_grant),
         borrowed=of(lambda run: run.borrowed),

@@ -12,7 +12,9 @@ from lab.model import Preemptions, Which
 
 SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
 """Kinds that are inside a critical section and could leave it; `stuck` could not."""
-KINDS = (*SECTIONS, "stuck", "waiter", "kernel", "user", "unknown")
+INSIDE = (*SECTIONS, "stuck")
+"""All kinds that are inside a critical section."""
+KINDS = (*INSIDE, "waiter", "kernel", "user", "unknown")
 """What vCPUs did that were preempted, each a counter `preempt_KIND`."""
 COUNTERS = ("preempt_", "extend_")
 """How the names of the counters begin."""
@@ -31,10 +33,15 @@ def kinds(count: Counts) -> dict[str, int | None]:
     return {kind: count.get(f"preempt_{kind}") for kind in KINDS}
 
 
-def avoided(count: Counts) -> float | None:
-    """Share of the preemptions inside a section, `SECTIONS`, put off until it was left, 0 to 1."""
+def unavoidable(count: Counts, inside: tuple[str, ...]) -> int | None:
+    """Preemptions of the kinds `inside`, none of which was put off until its section was left."""
+    return add(count.get(f"preempt_{kind}") for kind in inside)
+
+
+def avoided(count: Counts, inside: tuple[str, ...] = SECTIONS) -> float | None:
+    """Share of the preemptions of the kinds `inside` put off until they were over, 0 to 1."""
     late = count.get("extend_avoided")
-    return ratio(late, add([late, *(count.get(f"preempt_{kind}") for kind in SECTIONS)]))
+    return ratio(late, add((late, unavoidable(count, inside))))
 
 
 def unmarked(count: Counts) -> float | None:
@@ -53,6 +60,8 @@ def figures(count: Counts, seconds: float, cpu_s: float | None = None,
         per_s=ratio(add(kinds(count).values()), seconds),
         kinds={kind: ratio(number, seconds) for kind, number in kinds(count).items()},
         avoided=avoided(count),
+        avoided_with_stuck=avoided(count, INSIDE),
+        unavoidable_per_s=ratio(unavoidable(count, INSIDE), seconds),
         granted_per_s=ratio(granted, seconds),
         us_per_grant=ratio(extra_ns, None if granted is None else 1e3 * granted),
         borrowed=ratio(extra_ns, None if cpu_s is None else 1e9 * cpu_s),

@@ -243,19 +243,21 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
     for label, vms, seen in _observed(summary, workload):
         for one in seen.preemptions or ():
             shares = [None if share is None else 100 * share
-                      for share in (one.avoided, one.borrowed, one.unmarked)]
-            values = (one.per_s, *one.kinds.values(), shares[0], one.granted_per_s,
-                      one.us_per_grant, *shares[1:])
+                      for share in (one.avoided, one.avoided_with_stuck, one.borrowed,
+                                    one.unmarked)]
+            values = (one.per_s, *one.kinds.values(), one.unavoidable_per_s, *shares[:2],
+                      one.granted_per_s, one.us_per_grant, *shares[2:])
             body.append((label, [str(vms), one.vms, *map(known, values)]))
     return Grid(
         f"{workload.name}: why vCPUs were preempted (1/s)", "scheme",
-        ["VMs", "of them", "all kinds", *preemptions.KINDS, "avoided %", "granted/s", "us/grant",
-         "borrowed %", "unmarked %"], body,
+        ["VMs", "of them", "all kinds", *preemptions.KINDS, "unavoidable", "avoided %",
+         "with stuck %", "granted/s", "us/grant", "borrowed %", "unmarked %"], body,
         ("Medians of the runs. irq: in a hard or soft interrupt, or with one to take; lock,"
          " reader, mutex: with such a lock; rcu: as an RCU reader; stuck: with a lock, but waiting"
          " for another or for other vCPUs, awake, so not extended; waiter: the same without a lock;"
          " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
-         "avoided: extend_avoided, of those and of the preemptions in sections (irq to mutex)."
+         "unavoidable: irq to stuck. avoided: extend_avoided, of those and of the preemptions in"
+         " sections that could be left (irq to mutex); with stuck: and of those that could not."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."
          " unmarked: vCPUs that their guest takes for running, of those that lost the CPU, also"
          " by a yield."),

@@ -52,9 +52,11 @@ LEGEND = ("held up: of the vCPUs' time, waiting for a CPU. preempted: lost a CPU
 SILENT = ("not told: that guest says nothing about its critical sections (pvsync.ecs=), so nobody"
           " outside can tell a lock holder or an interrupt from other work of its kernel.")
 REASONS = ("avoided: of the preemptions in critical sections, those put off until it was over."
+           " unavoidable: in one all the same, or stuck: with a lock, but waiting itself."
            " granted: put off; us/grant: for how long. yields: CPU given to another vCPU."
            " unmarked: of the vCPUs that lost or gave it, those that their guest takes for running"
-           " and waits for. What can be done: docs/operators.md.")
+           " and waits for. How long a woken waiter of a lock took to run only the guest knows:"
+           " park_wakeup* in its pvsync/counters. What can be done: docs/operators.md.")
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ def render(found: list[Row], seconds: float) -> RenderableType:
         table.add_column(head, justify="right", no_wrap=True)
     if known:
         table.add_column("why", min_width=LEAST_WHY)
-        for head in ("avoided\n%", "granted\n/s", "us/\ngrant", "yields\n/s"):
+        for head in ("avoided\n%", "unavoid-\nable/s", "granted\n/s", "us/\ngrant", "yields\n/s"):
             table.add_column(head, justify="right", no_wrap=True)
     for row in found:
         table.add_row(*(Text(cell) for cell in _cells(row, known)))
@@ -248,8 +250,9 @@ def _cells(row: Row, known: bool) -> list[str]:
     if not known:
         return cells
     why = row.why
-    put_off = ["-"] * 3 if why is None else [
-        _percent(why.avoided), _number(why.granted_per_s), _number(why.us_per_grant)]
+    put_off = ["-"] * 4 if why is None else [
+        _percent(why.avoided), _number(why.unavoidable_per_s), _number(why.granted_per_s),
+        _number(why.us_per_grant)]
     return [*cells, reasons(why), *put_off, _number(row.yields_per_s)]
 
 

@@ -30,7 +30,8 @@ def test_figures() -> None:
         vms="all", per_s=55 / 5,
         kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "stuck": 2.0,
                "waiter": 1.2, "kernel": 1.4, "user": 1.6, "unknown": 1.8},
-        avoided=45 / 60, granted_per_s=10, us_per_grant=80, borrowed=0.002, unmarked=31 / 155)
+        avoided=45 / 60, avoided_with_stuck=45 / 70, unavoidable_per_s=5.0, granted_per_s=10,
+        us_per_grant=80, borrowed=0.002, unmarked=31 / 155)
     assert preemptions.figures(COUNT, 5.0).borrowed is None
     assert preemptions.are_counted(COUNT) and not preemptions.are_counted({"tlb_calls": 1})
 
@@ -44,9 +45,11 @@ def test_nothing_happened_is_not_unknown() -> None:
 
 
 @pytest.mark.parametrize(("lost", "unknown"), [
-    ("preempt_lock", {"per_s", "avoided", "unmarked"}),
+    ("preempt_lock", {"per_s", "avoided", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
+    ("preempt_stuck", {"per_s", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
     ("preempt_user", {"per_s", "unmarked"}),
-    ("extend_avoided", {"avoided"}), ("extend_granted", {"granted_per_s", "us_per_grant"}),
+    ("extend_avoided", {"avoided", "avoided_with_stuck"}),
+    ("extend_granted", {"granted_per_s", "us_per_grant"}),
     ("extend_ns", {"us_per_grant", "borrowed"}), ("preempt_yielded", {"unmarked"}),
     ("preempt_unmarked", {"unmarked"}), ("yield_unmarked", {"unmarked"}),
 ])
@@ -81,6 +84,7 @@ def test_medians_are_of_the_runs_that_know() -> None:
     runs.append(preemptions.figures({"preempt_irq": 70}, 1.0))
     seen = observed.medians(runs)
     assert (seen.vms, seen.per_s, seen.granted_per_s) == ("all", 5.5, 5)
+    assert (seen.avoided_with_stuck, seen.unavoidable_per_s) == (45 / 70, 2.5)
     assert [seen.kinds["irq"], seen.kinds["user"]] == pytest.approx([0.15, 0.8])
     assert observed.medians(runs[3:]).per_s is None
 

@@ -271,16 +271,20 @@ def test_preemptions_of_all_vms_and_where_they_differ(tmp_path: Path) -> None:
     kinds = dict.fromkeys(("irq", "lock", "reader", "rcu", "mutex", "stuck", "waiter", "kernel",
                            "user", "unknown"), 0)
     assert cells["a", 2] == [{"vms": "all", "per_s": 5, "kinds": kinds | {"lock": 3, "user": 2},
-                              "avoided": 0, "granted_per_s": 0, "us_per_grant": None,
+                              "avoided": 0, "avoided_with_stuck": 0, "unavoidable_per_s": 3,
+                              "granted_per_s": 0, "us_per_grant": None,
                               "borrowed": 0, "unmarked": None}]
     assert cells["b", 2] == [
         {"vms": "all", "per_s": 3, "kinds": kinds | {"lock": 1, "user": 2}, "avoided": 0.75,
+         "avoided_with_stuck": 0.75, "unavoidable_per_s": 1,
          "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0002,
          "unmarked": None},
         {"vms": "first", "per_s": 1, "kinds": kinds | {"lock": 1}, "avoided": 0.75,
+         "avoided_with_stuck": 0.75, "unavoidable_per_s": 1,
          "granted_per_s": 4, "us_per_grant": 50, "borrowed": 0.0004,
          "unmarked": None},
         {"vms": "others", "per_s": 2, "kinds": kinds | {"user": 2}, "avoided": None,
+         "avoided_with_stuck": None, "unavoidable_per_s": 0,
          "granted_per_s": 0, "us_per_grant": None, "borrowed": 0, "unmarked": None}]
     assert [one["vms"] for one in cells["b", 1]] == ["all"]
 

@@ -213,8 +213,9 @@ def preempted(label: str, vms: int) -> Counted:
     host |= {"stock": {"preempt_unknown": 20 * vms, "preempt_user": 4},
              "watch": {"preempt_lock": 10, "preempt_yielded": 30, "preempt_unmarked": 4,
                        "yield_unmarked": 26},
-             "ecs": {"preempt_lock": 2, "preempt_waiter": 6, "extend_granted": 40,
-                     "extend_avoided": 38, "extend_expired": 2, "extend_returned": 30,
+             "ecs": {"preempt_lock": 2, "preempt_stuck": 10, "preempt_waiter": 6,
+                     "extend_granted": 40, "extend_avoided": 38, "extend_expired": 2,
+                     "extend_returned": 30,
                      "extend_denied": 1, "extend_capped": 3, "extend_ns": 2_000_000}}[label]
     guest = {"park_slept": 10, "park_spun": 30 if label == "ecs" else 0, "park_wakeups": 5,
              "park_wakeup_ns": 100_000}
@@ -237,14 +238,15 @@ def test_why_vcpus_were_preempted(tmp_path: Path) -> None:
     text = ecs_text(tmp_path)
     head, _, *rows = table_rows(text, "hackbench: why vCPUs were preempted (1/s)")
     assert head == ("scheme VMs of them all kinds irq lock reader rcu mutex stuck waiter kernel"
-                    " user unknown avoided % granted/s us/grant borrowed % unmarked %")
+                    " user unknown unavoidable avoided % with stuck % granted/s us/grant"
+                    " borrowed % unmarked %")
     assert rows[:6] == [
-        "stock 1 all 12.0 0 0 0 0 0 0 0 0 2.00 10.0 - 0 - 0 0",
-        "stock 2 all 22.0 0 0 0 0 0 0 0 0 2.00 20.0 - 0 - 0 0",
-        "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 0 - 0 75.0",
-        "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 0 0 - 0 75.0",
-        "ecs 1 all 4.00 0 1.00 0 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.200 0",
-        "ecs 2 all 4.00 0 1.00 0 0 0 0 3.00 0 0 0 95.0 20.0 50.0 0.100 0"]
+        "stock 1 all 12.0 0 0 0 0 0 0 0 0 2.00 10.0 0 - - 0 - 0 0",
+        "stock 2 all 22.0 0 0 0 0 0 0 0 0 2.00 20.0 0 - - 0 - 0 0",
+        "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 5.00 0 0 0 - 0 75.0",
+        "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 5.00 0 0 0 - 0 75.0",
+        "ecs 1 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 95.0 76.0 20.0 50.0 0.200 0",
+        "ecs 2 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 95.0 76.0 20.0 50.0 0.100 0"]
     assert "unknown: in the kernel of a guest that does not say" in " ".join(text.split())
     host = table_rows(text, "what the host did about preemptions in critical sections")
     assert "ecs 2 40.0 95.0 75.0 5.00 1.00 3.00" in host

@@ -63,7 +63,7 @@ PVSYNC_COUNTER(extend_granted, "preemptions put off, as the vCPU was in a critic
 PVSYNC_COUNTER(extend_avoided, "of these, vCPUs that had left their sections when they lost the CPU")
 PVSYNC_COUNTER(extend_expired, "of these, vCPUs that had not, maybe as they had to wait in one")
 PVSYNC_COUNTER(extend_returned, "of these, vCPUs that gave the CPU back before the time was over")
-PVSYNC_COUNTER(extend_denied, "vCPUs in a section that lost the CPU at once: what waited had precedence")
+PVSYNC_COUNTER(extend_denied, "vCPUs in a section that lost the CPU at once: what waited, or what they are, comes first")
 PVSYNC_COUNTER(extend_capped, "vCPUs in a section that lost the CPU at once: they had borrowed too much")
 PVSYNC_COUNTER(extend_ns, "time that vCPUs ran on after their preemption was put off")
 PVSYNC_COUNTER(spin_help, "of the signs of spinning, those by a guest's hypercall")
