@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 80
+CHECKS = 112
 """Lines of vm-memory-check."""
 
 

@@ -39,7 +39,15 @@
 #define ECS_COUNT	1ul
 #define ECS_FREE	2ul
 #define ECS_SIZE	128ul
-#define ECS_LOCK	1ull
+#define ECS_LOCK	(1ull << 0)
+#define ECS_READ	(1ull << 16)
+#define ECS_IRQ		(1ull << 32)
+#define ECS_SPINNER	(1ull << 48)
+#define ECS_MUTEX	(1ull << 0)
+#define ECS_RWSEM_READ	(1ull << 16)
+#define ECS_RCU		(1ull << 32)
+#define ECS_WAITER	(1ull << 48)
+#define ECS_BORROWED	(1ull << 63)
 #define TASK_MASK	((1ul << 30) - 1)
 #define ALL_FEATURES	7
 /*

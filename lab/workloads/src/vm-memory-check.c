@@ -32,9 +32,10 @@ struct record {
 static unsigned int failures;
 static struct vm vm;
 static pthread_t spinner;
-static volatile bool stop;
+static volatile bool stop, rival_stops;
 static struct record *record;		/* at SHARED, while it is there */
 static int file;			/* memory of the other kind */
+static cpu_set_t home, elsewhere;	/* where the vCPU runs, and where it does not */
 
 static volatile uint64_t *turns(void)
 {
@@ -128,6 +129,18 @@ static bool look(void)
 			return false;
 	} while (*turns() == before);
 	return true;
+}
+
+/* Whether next to all of some preemptions are counted as this. */
+static bool counted_as(const char *kind)
+{
+	unsigned long long before = counted(&vm, kind);
+	unsigned int i;
+
+	for (i = 0; i < LOOKS; i++)
+		if (!look())
+			return false;
+	return counted(&vm, kind) - before >= LOOKS * 9 / 10;
 }
 
 /* Whether the host says in this record that the vCPU was preempted. */
@@ -264,6 +277,51 @@ static void check_answers(void)
 	put_memory(record);
 }
 
+/* Whether the vCPU is seen to run, and is told this of its CPU; from another CPU. */
+static bool runs_told(uint32_t overcommitted)
+{
+	const volatile uint64_t *both = (const volatile uint64_t *)&record->preempted;
+	uint64_t began = now_ns();
+
+	while (now_ns() - began < PATIENCE)
+		if (*both == (uint64_t)overcommitted << 32)
+			return true;
+	return false;
+}
+
+static void move_to(const cpu_set_t *cpus)
+{
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		fail(FAILED, "a thread cannot change its CPU: %s", strerror(errno));
+}
+
+static void *compute(void *unused)
+{
+	(void)unused;
+	move_to(&home);
+	while (!rival_stops)
+		;
+	return NULL;
+}
+
+static void check_overcommitted(void)
+{
+	bool shared = !share(SHARED);
+	pthread_t rival;
+
+	begin();
+	say(shared && told(record), "told: a record, for what a CPU is wanted for");
+	move_to(&elsewhere);
+	say(runs_told(0), "told: it runs, and nobody else wants its CPU");
+	start_thread(&rival, compute, NULL);
+	say(runs_told(1), "told: it runs, and somebody else wants its CPU");
+	rival_stops = true;
+	pthread_join(rival, NULL);
+	say(runs_told(0), "told: it runs, and nobody else wants its CPU any more");
+	move_to(&home);
+	end();
+}
+
 static void check_refusal_ends_sharing(void)
 {
 	bool shared = !share(SHARED);
@@ -313,6 +371,49 @@ static void check_reset(void)
 	begin();
 	say(shared && told(record), "told: a record that it shares");
 	end();
+}
+
+/* Each claim alone, and those that come together. */
+static void check_kinds(void)
+{
+	static const struct {
+		uint64_t non_preemptable, preemptable;
+		const char *kind;
+	} known[] = {
+		{ 0, 0, "preempt_kernel" },
+		{ ECS_LOCK, 0, "preempt_lock" },
+		{ ECS_READ, 0, "preempt_reader" },
+		{ ECS_IRQ, 0, "preempt_irq" },
+		{ ECS_SPINNER, 0, "preempt_waiter" },
+		{ 0, ECS_MUTEX, "preempt_mutex" },
+		{ 0, ECS_RWSEM_READ, "preempt_reader" },
+		{ 0, ECS_RCU, "preempt_rcu" },
+		{ 0, ECS_WAITER, "preempt_waiter" },
+		{ ECS_SPINNER | ECS_LOCK, 0, "preempt_stuck" },
+		{ ECS_SPINNER, ECS_MUTEX, "preempt_stuck" },
+		{ ECS_LOCK, ECS_WAITER, "preempt_stuck" },
+		{ ECS_IRQ | ECS_SPINNER | ECS_LOCK, ECS_MUTEX, "preempt_irq" },
+		{ ECS_READ | ECS_LOCK, ECS_MUTEX | ECS_RCU, "preempt_lock" },
+		{ 0, ECS_RWSEM_READ | ECS_RCU, "preempt_reader" },
+		{ ECS_BORROWED, ECS_BORROWED, "preempt_kernel" },
+	};
+	char text[128];
+	size_t i;
+
+	memset(record, 0, ECS_SIZE);
+	say(!share(SHARED), "shared: a record, for what it claims");
+	begin();
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		record->non_preemptable = known[i].non_preemptable;
+		record->preemptable = known[i].preemptable;
+		snprintf(text, sizeof(text), "counted: %#llx, %#llx as %s",
+			 (unsigned long long)known[i].non_preemptable,
+			 (unsigned long long)known[i].preemptable, known[i].kind);
+		look();		/* what was preempted before has said something else */
+		say(counted_as(known[i].kind), text);
+	}
+	end();
+	memset(record, 0, ECS_SIZE);
 }
 
 static void check_slots(void)
@@ -437,6 +538,51 @@ static void check_fork(void)
 	end();
 }
 
+/* What the kernel of a guest has there, whatever the record says. */
+static void check_free_kinds(void)
+{
+	static const struct {
+		uint32_t count;
+		uint32_t nesting;
+		uint64_t non_preemptable;
+		const char *kind;
+	} known[] = {
+		{ 0x80000000, 0, 0, "preempt_kernel" },
+		{ 0, 0, 0, "preempt_kernel" },		/* and a wish to switch */
+		{ 0x80000001, 0, 0, "preempt_lock" },
+		{ 0x80000100, 0, 0, "preempt_irq" },	/* a soft interrupt */
+		{ 0x80010000, 0, 0, "preempt_irq" },	/* a hard one */
+		{ 0x80100000, 0, 0, "preempt_irq" },	/* NMI */
+		{ 0x80000000, 1, 0, "preempt_rcu" },
+		{ 0x80000001, 0, ECS_SPINNER, "preempt_waiter" },
+		{ 0x80000002, 1, ECS_SPINNER, "preempt_stuck" },
+		{ 0x80000000, -1, 0, "preempt_kernel" },
+	};
+	char *pages = (char *)record;
+	uint32_t *count = (uint32_t *)(pages + PAGE);
+	uint64_t *task = (uint64_t *)(pages + 2 * PAGE);
+	uint32_t *nesting = (uint32_t *)(pages + 3 * PAGE + 16);
+	char text[128];
+	size_t i;
+
+	memset(pages, 0, ECS_SIZE);
+	*task = ~TASK_MASK + SHARED + 3 * PAGE;
+	say(!hypercall(HC_ECS, SHARED | ECS_FREE, SHARED + PAGE, SHARED + 2 * PAGE, ~TASK_MASK | 16),
+	    "shared: a record, a preempt count and a task");
+	begin();
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		*count = known[i].count;
+		*nesting = known[i].nesting;
+		record->non_preemptable = known[i].non_preemptable;
+		snprintf(text, sizeof(text), "counted: %#x, nesting %d as %s", known[i].count,
+			 (int)known[i].nesting, known[i].kind);
+		look();
+		say(counted_as(known[i].kind), text);
+	}
+	end();
+	memset(pages, 0, 4 * PAGE);
+}
+
 static void check_free_form(void)
 {
 	char *pages = (char *)record;
@@ -516,7 +662,9 @@ int main(int argc, char **argv)
 	optind = 1;
 	no_arguments(argc, argv, "none");
 	on_signal_leave();
-	pin(0);
+	sched_getaffinity(0, sizeof(elsewhere), &elsewhere);
+	CPU_SET(pin(0), &home);
+	CPU_XOR(&elsewhere, &elsewhere, &home);
 	file = memfd_create("record", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, SHARED_SIZE))
 		fail(FAILED, "no file in memory: %s", strerror(errno));
@@ -526,11 +674,14 @@ int main(int argc, char **argv)
 	check_answers();
 	check_refusal_ends_sharing();
 	check_reset();
+	check_overcommitted();
+	check_kinds();
 	check_slots();
 	check_mappings();
 	check_file();
 	check_fork();
 	check_free_form();
+	check_free_kinds();
 	check_dirty_log();
 	check_dirty_ring();
 	return !!failures;
