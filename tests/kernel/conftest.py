@@ -107,8 +107,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 Host = Callable[[str, str], AbstractContextManager[Session]]
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Host:
+@pytest.fixture(scope="session")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     """Boots a host with one stock guest; takes an experiment and a kernel variant."""
 
     @contextmanager
@@ -117,7 +117,8 @@ def host(tmp_path: Path) -> Host:
             schemes=("pvqspinlock",), vms=(1,), variant=variant))
         files = images.prepare(variant, None, (), Silent())
         spec = runner.host_spec(plan, backend.choose("auto"), files)
-        session = Session(plan, spec, 0, tmp_path, lambda record: None, print)
+        out = tmp_path_factory.mktemp("host")
+        session = Session(plan, spec, 0, out, lambda record: None, print)
         try:
             session.open()
             session.boot_all()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whom the host lends nothing to, and that nobody borrows beyond the cap.
+
+A guest with twice as many vCPUs as there are CPUs claims a critical section all the time, so
+that it asks for a loan whenever one of them is to go.
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from lab import observed
+from lab.guest import guest_group
+from lab.session import Session, parameter_file
+from tests.kernel.conftest import Host
+
+GUEST = "pvqspinlock-0"
+VCPUS = 4
+CLAIM = "modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim"
+GROUP = f"{observed.CGROUPS}/{guest_group(GUEST)}"
+PERIOD = 100_000_000
+"""Run time of a vCPU over which what it may borrow is added up, ns (extend.c)."""
+LONGEST = 4_000_000
+"""ns of a loan of 1 ms, whose timer may be late in an emulated host."""
+SLEEPER = """
+import time
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    time.sleep(0.002)
+"""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """What came of two seconds of claims."""
+
+    granted: int
+    denied: int
+    capped: int
+    ns: int
+    """Of all loans."""
+    used: int
+    """CPU time of the VM, ns, that of its monitor included."""
+
+
+def counted(session: Session) -> Lent:
+    """The host's counters of the VM, and its CPU time, since it began."""
+    found = session.machine.control.run(
+        "sh", "-c", f"cat /sys/kernel/debug/kvm/*-*/pvsync/counters {GROUP}/cpu.stat")[1]
+    numbers = {name: int(value) for name, value in map(str.split, found.splitlines())}
+    return Lent(numbers["extend_granted"], numbers["extend_denied"], numbers["extend_capped"],
+                numbers["extend_ns"], 1000 * numbers["usage_usec"])
+
+
+def lent(session: Session) -> Lent:
+    """Let the guest claim, and say what it got."""
+    before = counted(session)
+    answer = session.machine.control.call("guest_exec", name=GUEST, tag="claim", command=CLAIM,
+                                          timeout=120)
+    assert answer["status"] == 0, base64.b64decode(answer["out"])
+    after = counted(session)
+    change = Lent(*(getattr(after, name) - getattr(before, name) for name in Lent.__annotations__))
+    print(change)
+    return change
+
+
+@pytest.fixture(scope="module")
+def session(host: Host) -> Iterator[Session]:
+    with host("hostile.toml", "test") as opened:
+        opened.machine.control.write_file(parameter_file("extend"), "ecs")
+        opened.machine.control.call("switch", run=[GUEST])
+        yield opened
+        assert opened.machine.trouble() == ""
+
+
+@contextmanager
+def written(session: Session, path: str, value: str) -> Iterator[None]:
+    """A host's file has this value meanwhile."""
+    control = session.machine.control
+    before = control.read_file(path).decode().strip()
+    control.write_file(path, value)
+    yield
+    control.write_file(path, before)
+
+
+@contextmanager
+def own(session: Session, name: str, value: str) -> Iterator[None]:
+    """The VM has this value meanwhile."""
+    def tune(text: str) -> None:
+        session.machine.control.call("tune", name=GUEST, parameter=name, value=text)
+
+    tune(value)
+    yield
+    tune("global")
+
+
+def test_nobody_borrows_beyond_the_cap(session: Session) -> None:
+    """A loan may go beyond it, and is carried over: once for each vCPU, whatever it claims."""
+    for permille in (20, 100):
+        with written(session, parameter_file("extend_cap"), str(permille)):
+            found = lent(session)
+        assert found.granted > 0 and found.capped > 0, found
+        most = (found.used + VCPUS * PERIOD) * permille // 1000 + VCPUS * LONGEST
+        assert found.ns <= most, (found, most)
+    with written(session, parameter_file("extend_cap"), "0"):
+        found = lent(session)
+    assert found.granted == 0 < found.capped, found
+
+
+def test_a_vm_has_parameters_of_its_own(session: Session) -> None:
+    """While it runs, and whatever all others have; and none any more after `global`."""
+    with own(session, "extend", "off"):
+        found = lent(session)
+    assert found.granted == 0 == found.capped, found
+    with own(session, "extend_cap", "0"):
+        found = lent(session)
+    assert found.granted == 0 < found.capped, found
+    with own(session, "extend_cap", "1000"):
+        long = lent(session)
+        with own(session, "extend_us", "100"):
+            short = lent(session)
+    assert short.ns / short.granted < 0.75 * long.ns / long.granted, (short, long)
+    assert lent(session).granted > 0
+
+
+def test_who_runs_when_nothing_else_wants_to_borrows_nothing(session: Session) -> None:
+    """Groups that are idle, and tasks that are; and all borrow again that are no more."""
+    assert lent(session).granted > 0
+    with written(session, f"{GROUP}/cpu.idle", "1"):
+        found = lent(session)
+        assert found.granted == 0 < found.denied, found
+    assert lent(session).granted > 0
+    threads = f"for process in $(cat {GROUP}/cgroup.procs); do chrt -a -{{}} -p 0 $process; done"
+    for policy, borrows in (("i", False), ("o", True)):
+        status, said = session.machine.control.run("sh", "-c", threads.format(policy))
+        assert status == 0, said
+        found = lent(session)
+        assert (found.granted > 0) == borrows, found
+        assert borrows or found.denied > 0, found
+
+
+def test_real_time_tasks_wait_for_no_loan(session: Session) -> None:
+    """Each vCPU that one finds in its way goes at once, and is not lent to."""
+    quiet = lent(session)
+    sleepers = [session.machine.control.submit(
+        "exec", argv=["chrt", "-f", "1", "taskset", "-c", cpu, "timeout", "60",
+                      "python3", "-c", SLEEPER], timeout=90) for cpu in ("0", "1")]
+    busy = lent(session)
+    assert not any(sleeper.done() for sleeper in sleepers)
+    assert busy.granted > 0 and busy.denied > quiet.denied + 200, (quiet, busy)
