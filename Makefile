@@ -15,7 +15,8 @@ help:
 deps:
 	@lab/deps.sh $(LISTS)
 
-demo: deps
+demo:
+	@lab/deps.sh lab/packages.txt
 	@./pvsync build
 	@./pvsync run demo
 

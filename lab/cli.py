@@ -177,7 +177,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--pcpus", type=int, help="CPUs of the host; with --backend local what it has.")
 @click.option("--reps", type=int, help="Valid runs a cell in one host boot.")
 @click.option("--boots", type=int, help="Host boots.")
-@click.option("--max-repeats", type=int, help="How often an invalid run is repeated.")
+@click.option("--max-repeats", type=int,
+              help="How often an invalid run is repeated; 3 times unless told.")
 @click.option("--guest-mem", type=int, help="MiB of each guest.")
 @click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")

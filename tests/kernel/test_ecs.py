@@ -82,6 +82,21 @@ else
 {HOSTILE}
 fi
 """
+KINDS_OF_WAITS = ("mutex_lock", "rwsem_lock")
+WAITS = f"""
+for kind in {" ".join(KINDS_OF_WAITS)}
+do
+    sed "s/^/$kind /" /sys/kernel/debug/pvsync/counters | grep -a park_s
+    [ $kind = mutex_lock ] && writers=2 || writers=1
+    modprobe locktorture torture_type=$kind nwriters_stress=$writers nreaders_stress=1 \\
+        stat_interval=0 stutter=0 shuffle_interval=0 || exit 1
+    sleep 4
+    rmmod locktorture || exit 1
+    sed "s/^/$kind /" /sys/kernel/debug/pvsync/counters | grep -a park_s
+    dmesg | grep -a "$kind-torture:" | tail -n 1
+done
+"""
+"""Kernel lock torture with no more threads than vCPUs."""
 SAID = {
     "ecs-count": "critical sections: count",
     "ecs-free": "critical sections: free",
@@ -166,6 +181,24 @@ def check_parking(result: Result) -> None:
     for scheme in ("schdspin", "ecs-count-eschdspin"):
         assert counter(result.guest_output(scheme), "park_slept") > 0, scheme
     assert counter(result.guest_output("schdspin"), "park_spun") > 0
+
+
+def test_readers_and_writers_of_rwsems_spin(lab: Lab) -> None:
+    """One of each, and a mutex of two, in a guest that has the CPUs for itself."""
+    schemes = ("pvqspinlock", "schdspin", "eschdspin")
+    result = lab(str(HERE / "ecs.toml"), "--vms", "1", "--schemes", ",".join(schemes),
+                 "--cmd", WAITS)
+    assert result.status == 0, result.output
+    for scheme in schemes:
+        output = result.guest_output(scheme)
+        assert output.count("End of test: SUCCESS") == len(KINDS_OF_WAITS), output
+        for kind in KINDS_OF_WAITS:
+            spun, slept = (
+                int(after) - int(before) for before, after in (
+                    re.findall(rf"^{kind} park_{what} (\d+)$", output, re.MULTILINE)
+                    for what in ("spun", "slept")))
+            print(scheme, kind, "spun", spun, "slept", slept)
+            assert (spun > slept) == (scheme != "pvqspinlock"), (scheme, kind, spun, slept)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 import asyncio
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -100,6 +101,17 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
     assert all(words in run.reason for run in bad), [run.reason for run in bad]
     assert [run.valid for run in records.runs(tmp_path) if run.scheme == "good"] == [True]
     assert any(not boot.ok and boot.scheme == "bad" for boot in records.boots(tmp_path))
+
+
+def test_runs_that_hardly_overlap_are_invalid(spec: HostSpec, tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here none overlaps enough: each is repeated as often as stated, and none is averaged in."""
+    monkeypatch.setattr("lab.session.MIN_OVERLAP", 1.01)
+    assert not go(experiment(a="", vms=(2,), repeats=2), spec, tmp_path)
+    runs = records.runs(tmp_path)
+    assert len(runs) == 3 and not any(run.valid for run in runs)
+    assert all(re.fullmatch(r"only \d+% of the measured time was overlapped", run.reason)
+               for run in runs), [run.reason for run in runs]
 
 
 def test_neighbours_run_another_command(spec: HostSpec, tmp_path: Path) -> None:

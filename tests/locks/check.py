@@ -98,8 +98,8 @@ def judge(outcome: Outcome, broken: bool) -> tuple[int, int, str]:
 def check(folder: Path, variables: Sequence[str]) -> tuple[int, int]:
     """All binaries; broken locks have to fail."""
     names = list(programs())
-    print(f"building {len(names)} programs", flush=True)
-    error = make(names, folder, variables)
+    print(f"building {len(names)} programs and the benchmark", flush=True)
+    error = make([*names, "bench/bench"], folder, variables)
     if error:
         print(error, "the build failed", sep="")
         return 0, 1
