@@ -8,16 +8,17 @@
  *	no loan		in a section: loan,		(nothing)
  *			timer, no switch
  *			else: switch
- *	loan		time left, and an interrupt	no loan
- *			to take, or in a section that
- *			does not tell its end:
+ *	loan		time left, and in a section	no loan
+ *			or with an interrupt to take:
  *			timer, no switch
  *			else: no loan, switch
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
  * and the next one only after the scheduler has had its choice. A loan ends at
- * the latest when the timer asks for a switch at the end of its time; earlier if
- * somebody else does, or the guest itself by PVSYNC_HC_GIVE_BACK.
+ * the latest when the timer asks for a switch at the end of its time; earlier by the
+ * guest's own PVSYNC_HC_GIVE_BACK, or if somebody else asks for a switch when the vCPU
+ * has left its section. While it is in one, the requests of others, a tick's or a
+ * wake-up's, are put off for what is left of the time: the bound is the same.
  *
  * Other vCPUs see that this one runs, and send it interrupts that they wait for: who
  * waited for the lock that it has just released goes on, unmaps something, and wants its
@@ -28,8 +29,7 @@
  * With the free form, RCU readers and interrupts end without a word, and by the end of
  * the loan the vCPU may well be in its next section. So the timer comes in short steps
  * (pvsync.extend_look_us), each of which is a request to switch, and looks whether it
- * has left. Requests of others are looks then, too, and are put off for what is left of
- * the time: the bound is the same.
+ * has left.
  *
  * All of it is done by the thread of the vCPU, with preemption disabled; the timer
  * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
@@ -260,11 +260,12 @@ static bool wants_loan(struct kvm_vcpu *vcpu)
 	       pvsync_in_section(pvsync_where(vcpu));
 }
 
-/* Whether its section ends without a word, and has not ended. */
-static bool may_be_in_section(struct kvm_vcpu *vcpu)
+/* Sections of the free form may have ended without a word, and others begun. */
+static bool is_still_in_section(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE &&
-	       !vcpu->arch.pvsync.loan.returned && READ_ONCE(pvsync_extend_look_us);
+	return !vcpu->arch.pvsync.loan.returned &&
+	       (vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_FREE ||
+		READ_ONCE(pvsync_extend_look_us));
 }
 
 static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
@@ -272,7 +273,7 @@ static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
 	if (time_left(vcpu, now) <= 0 || !wants_loan(vcpu) ||
-	    !(may_be_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
+	    !(is_still_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
 	    !pvsync_put_off_switch())
 		return false;
 	if (loan->returned) {
