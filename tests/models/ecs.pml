@@ -24,9 +24,10 @@
  *			preemption enabled, and the interrupts are
  *	exit		the host, at any time; while it is out, all of these stand still
  *
- * With interrupts, the host may find one to be taken whenever it looks, and lend for
- * it, or let a vCPU stay that has a loan, given back or not. Time is not in the model:
- * there may be any left, and so a vCPU may stay any number of times.
+ * The host may let a vCPU stay that has a loan while it is in a section. With interrupts,
+ * it may find one to be taken whenever it looks, and lend for it, or let a vCPU stay that
+ * has a loan, given back or not. Time is not in the model: there may be any left, and so
+ * a vCPU may stay any number of times.
  *
  * Store buffers do not matter: each word is written by one vCPU and by the host
  * thread that runs it, and an exit empties them. What the scheduler does with its
@@ -62,6 +63,7 @@
  *	STAY_RETURNED	it still counts as one that has given back
  *	STAY_FOREVER	nothing makes the request again when a vCPU stays
  *	STAY_BLIND	it stays without an interrupt to take
+ *	STAY_REALTIME	it stays in its section, and the host does not look who waits
  *
  * No errors, with a reason each:
  *	NMI_LEFT	NMI handlers give back as well: that they leave it to what
@@ -532,7 +534,7 @@ inline lend(c, interrupt)
 #endif
 }
 
-/* keep_loan(), with an interrupt to take */
+/* keep_loan(), in a section or with an interrupt to take */
 inline stay(c)
 {
 	d_step {
@@ -564,7 +566,19 @@ inline schedule(c)
 {
 	d_step { WORDS_ARE_TRUE(c); assert(!returned[c] || !CLAIMS(c)) };
 	if
-#ifdef IRQ
+#ifndef IRQ
+	:: granted[c] && CLAIMS(c) && !returned[c] ->
+#ifdef STAY_REALTIME
+		d_step { requested[c] = false; put_off[c] = true };
+		stay(c)
+#else
+		put_off_switch(c);
+		if
+		:: may -> stay(c)
+		:: !may
+		fi
+#endif
+#else
 	:: granted[c] ->
 		put_off_switch(c);
 		if

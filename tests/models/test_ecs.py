@@ -11,7 +11,7 @@ MODEL = Path(__file__).with_name("ecs.pml")
 # The states of each; other numbers mean that another model was searched.
 BOUNDS: dict[str, tuple[tuple[str, ...], int]] = {
     "interrupts": (("-DTASKS=2", "-DROUNDS=2", "-DIRQ", "-DNMI"), 23_501_721),
-    "migration": (("-DVCPUS=2", "-DROUNDS=2"), 1_464_433),
+    "migration": (("-DVCPUS=2", "-DROUNDS=2"), 1_666_239),
 }
 # What an assertion is about, by what stands in it and in no other.
 UNTRUE = "&15)=="
@@ -31,6 +31,7 @@ MUTATIONS = [
     ("CALL_FIRST", IN_A_SECTION), ("CALL_IGNORED", STILL_LENT), ("NO_TIMER", REQUEST_LOST),
     ("PUT_OFF_UNLOCKED", REALTIME_LOST), ("PUT_OFF_ALL", REALTIME_LOST),
     ("LEND_AGAIN", LENT_TWICE), ("KEEP_LOAN", LENT_WITHOUT_CPU), ("SPINNER_LAST", UNTRUE),
+    ("STAY_REALTIME", REALTIME_LOST),
 ]
 # Of vCPUs that stay for an interrupt.
 STAYING = [
