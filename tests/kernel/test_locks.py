@@ -132,6 +132,13 @@ def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
 
 
 @pytest.mark.soak
+def test_rwlocks_and_interrupts_with_8_vcpus(lab: Lab) -> None:
+    """A minute or two for each lock: rwlocks hand over slowly with so many vCPUs."""
+    result = lab(str(HERE / "torture.toml"), "--workload", "locktorture-kinds")
+    assert result.status == 0, result.output
+
+
+@pytest.mark.soak
 def test_torture_with_8_vcpus(lab: Lab) -> None:
     result = lab("torture8")
     assert result.status == 0, result.output
