@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from lab import observed
+from lab.counters import pairs
 from lab.guest import guest_group
 from lab.session import Session, parameter_file
 from tests.kernel.conftest import Host
@@ -48,9 +49,8 @@ class Lent:
 
 def counted(session: Session) -> Lent:
     """The host's counters of the VM, and its CPU time, since it began."""
-    found = session.machine.control.run(
-        "sh", "-c", f"cat /sys/kernel/debug/kvm/*-*/pvsync/counters {GROUP}/cpu.stat")[1]
-    numbers = {name: int(value) for name, value in map(str.split, found.splitlines())}
+    files = f"/sys/kernel/debug/kvm/*-*/pvsync/counters {observed.cpu_file(GUEST)}"
+    numbers = pairs(session.machine.control.run("sh", "-c", f"cat {files}")[1].splitlines())
     return Lent(numbers["extend_granted"], numbers["extend_denied"], numbers["extend_capped"],
                 numbers["extend_ns"], 1000 * numbers["usage_usec"])
 
