@@ -10,7 +10,8 @@
  *
  * A vCPU that loses its CPU joins a list of its VM, and leaves it when it gets one:
  *
- *	lock waiters		lost it because they spun for a whole window
+ *	lock waiters		lost it because they spun for a whole window, or gave it
+ *				to another one themselves
  *	section			in a critical section, as the guest itself says
  *	resource waiters	all others
  *	yielded			of these, those that had been chosen since they were

@@ -28,6 +28,9 @@ static const enum pvsync_counter pick_counters[] = {
 };
 
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_NR_ORDERS == PVSYNC_NR_CANDIDATES);
+static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_R == PVSYNC_CANDIDATE_CPTH_R);
+static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_L == PVSYNC_CANDIDATE_CPTH_L);
+static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CCH == PVSYNC_CANDIDATE_CCH);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 
 /**
@@ -83,9 +86,14 @@ static bool is_halted(struct kvm_vcpu *vcpu)
 	return vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE || kvm_vcpu_is_blocking(vcpu);
 }
 
+/*
+ * A vCPU whose guest gives its CPU to another one, by KVM's own hypercalls or Hyper-V's,
+ * has sent that one an interrupt and waits for what comes of it, or spins for a lock. It
+ * waits no less than one that a pause filter tells of.
+ */
 static enum pvsync_list_of list_for(struct kvm_vcpu *vcpu, enum pvsync_counter where, int policy)
 {
-	if (vcpu->arch.pvsync.spinning)
+	if (vcpu->arch.pvsync.spinning || where == PVSYNC_preempt_yielded)
 		return PVSYNC_LOCK;
 	if (policy != PVSYNC_CANDIDATE_ECS)
 		return PVSYNC_RESOURCE;
