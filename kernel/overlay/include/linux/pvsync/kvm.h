@@ -179,7 +179,7 @@ struct pvsync_window {
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
  * @yielding: its thread is giving its CPU to another vCPU
- * @yielding_ns: time that its last sign spent in yields, ns
+ * @yielding_ns: time that its last sign spent in yields, or else without a CPU, ns
  * @spinning: its last sign is being handled
  * @left: when its thread lost the CPU in the meantime, ns
  * @away_ns: for how long it has not had one in all since the sign, ns

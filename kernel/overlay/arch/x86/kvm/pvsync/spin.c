@@ -139,6 +139,14 @@ void pvsync_spin_waits(struct kvm_vcpu *vcpu)
 		vcpu->arch.pvsync.left = local_clock();
 }
 
+/* What it waits for after a yield is in the time of the yield already. */
+static void note_away(struct pvsync_vcpu *mine, u64 ns)
+{
+	mine->away_ns += ns;
+	if (!mine->yielding)
+		mine->yielding_ns += ns;
+}
+
 /**
  * pvsync_spin_goes_on - a vCPU's thread has a CPU again
  * @vcpu: the vCPU
@@ -150,7 +158,7 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
 
 	if (unlikely(mine->spinning))
-		mine->away_ns += time_of(mine->left, local_clock(), 0);
+		note_away(mine, time_of(mine->left, local_clock(), 0));
 }
 
 /*
@@ -180,10 +188,19 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 	WRITE_ONCE(target->arch.pvsync.wanted, true);
 }
 
+static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
+{
+	pvsync_count_for(me, PVSYNC_yield_refused, 1);
+	clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
+}
+
 /**
  * pvsync_yield_to - yield to a vCPU, as strongly as the host wants, and note it
  * @target: the vCPU
  * @task: its thread
+ *
+ * Where the guest names the target, as in KVM_HC_SCHED_YIELD, nobody has chosen it, and what
+ * comes of it says nothing of a choice: such yields are counted, and not noted.
  *
  * Context: may sleep; noted and strong only if a vCPU of the same VM runs.
  *
@@ -193,7 +210,7 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 {
 	struct kvm_vcpu *me = kvm_get_running_vcpu();
 	int cpu = task_cpu(task);
-	bool strong;
+	bool strong, chosen;
 	u64 start;
 	int ret;
 
@@ -201,8 +218,10 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 		return yield_to(task, 1);
 
 	strong = pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG;
-	pvsync_count_for(me, PVSYNC_yield_attempted, 1);
-	note_yield(me, target, cpu);
+	chosen = me->arch.pvsync.spinning;
+	pvsync_count_for(me, chosen ? PVSYNC_yield_attempted : PVSYNC_yield_asked, 1);
+	if (chosen)
+		note_yield(me, target, cpu);
 	if (strong)
 		pvsync_strong_ask(cpu);
 
@@ -212,12 +231,10 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	me->arch.pvsync.yielding = false;
 	me->arch.pvsync.yielding_ns += local_clock() - start;
 
-	if (ret <= 0) {
-		pvsync_count_for(me, PVSYNC_yield_refused, 1);
-		clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
-		if (strong)
-			pvsync_strong_cancel(cpu);
-	}
+	if (ret <= 0 && chosen)
+		take_note_back(me, target);
+	if (ret <= 0 && strong)
+		pvsync_strong_cancel(cpu);
 	return ret;
 }
 
