@@ -67,6 +67,20 @@ static struct pvsync_bounds bounds_of(struct kvm *kvm)
 	return bounds;
 }
 
+/*
+ * A window of another policy is taken up, so this epoch says nothing of the search's. If that
+ * is back when the epoch ends, it begins anew. Mostly there is nothing to write.
+ *
+ * steer() may note its search at the same time, for a policy that is gone by then or back again:
+ * either the next vCPU to take a window up is here once more, or a search begins anew that need
+ * not have.
+ */
+static void leave_search(struct pvsync_epochs *epochs)
+{
+	if (unlikely(READ_ONCE(epochs->searching) != PVSYNC_WINDOW_KVM))
+		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
+}
+
 static u32 searched(struct kvm *kvm, int policy)
 {
 	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
@@ -75,6 +89,7 @@ static u32 searched(struct kvm *kvm, int policy)
 	if (likely(READ_ONCE(epochs->searching) == policy))
 		return READ_ONCE(epochs->window);
 	/* The search begins with the next epoch. */
+	leave_search(epochs);
 	bounds = bounds_of(kvm);
 	return clamp(bounds.start, bounds.least, bounds.most);
 }
@@ -94,13 +109,15 @@ u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock)
 	u32 window = stock;
 
 	switch (pvsync_choice_index(policy)) {
-	case PVSYNC_WINDOW_FIXED:
-		window = pvsync_choice_number(policy);
-		break;
 	case PVSYNC_WINDOW_APLE:
 	case PVSYNC_WINDOW_STEADY:
 		window = searched(vcpu->kvm, policy);
 		break;
+	case PVSYNC_WINDOW_FIXED:
+		window = pvsync_choice_number(policy);
+		fallthrough;
+	default:
+		leave_search(&vcpu->kvm->arch.pvsync.epochs);
 	}
 	vcpu->arch.pvsync.window.now = window;
 	return window;
