@@ -2,11 +2,13 @@
 """How long a VM's vCPUs waited for a CPU, after they were preempted or woken.
 
 The host tells it in the file `cpu_waits` of the VM's debugfs folder: a
-histogram in microseconds whose sums are nanoseconds, then a line
+histogram in microseconds whose sums are nanoseconds, then two lines
 
+    lasts NS
     longest NS
 
-Whatever is written to it clears it.
+of which the first is of waits that are not over; kernels from before it do without. Whatever
+is written to the file clears it.
 """
 
 import re
@@ -19,6 +21,7 @@ from lab.histogram import Bins
 from lab.model import CpuWaits
 
 FILE = "cpu_waits"
+LASTS = re.compile(r"lasts (\d{1,20})", re.ASCII)
 LONGEST = re.compile(r"longest (\d{1,20})", re.ASCII)
 LAST = 23
 """The bin that has all longer waits too."""
@@ -30,15 +33,19 @@ class Waited:
 
     bins: Bins
     longest_ns: int
+    lasts_ns: int = 0
+    """The longest that was not over when it was read."""
 
 
 def parse(lines: list[str]) -> Waited | None:
     """Read the whole file's lines; None when anything in it is not as documented."""
     longest = LONGEST.fullmatch(lines[-1]) if lines else None
-    bins = histogram.parse(lines[:-1])
-    if not longest or bins is None or len(bins) < len(lines) - 1 or max(bins, default=0) > LAST:
+    lasts = LASTS.fullmatch(lines[-2]) if len(lines) > 1 else None
+    rows = lines[:-2] if lasts else lines[:-1]
+    bins = histogram.parse(rows)
+    if not longest or bins is None or len(bins) < len(rows) or max(bins, default=0) > LAST:
         return None
-    return Waited(bins, int(longest[1]))
+    return Waited(bins, int(longest[1]), int(lasts[1]) if lasts else 0)
 
 
 def most_ns(number: int, longest_ns: int) -> int:
@@ -50,14 +57,16 @@ def between(before: Waited | None, after: Waited | None) -> Waited | None:
     """What was added from one reading to the next; None when that is not known.
 
     The longest wait is that since the file was cleared, which is right before
-    `before`; should it be from before that, the last bin that grew bounds it.
+    `before`; should it be from before that, the last bin that grew bounds it. One
+    that lasts on counts with what it has reached.
     """
     if before is None or after is None:
         return None
     bins = histogram.between(before.bins, after.bins)
     if bins is None:
         return None
-    return Waited(bins, most_ns(max(bins), after.longest_ns) if bins else 0)
+    longest = most_ns(max(bins), after.longest_ns) if bins else 0
+    return Waited(bins, max(longest, after.lasts_ns))
 
 
 def percentile_ns(waited: Waited, percent: int) -> int:

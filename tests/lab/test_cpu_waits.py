@@ -2,6 +2,7 @@
 """How long vCPUs waited for a CPU: reading it, and figures by values computed by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,8 @@ WAITED = Waited({0: (3, 2100), 12: (96, 288_000_000), 14: (1, 9_000_000)}, 9_000
 def test_parse() -> None:
     assert cpu_waits.parse(LINES) == WAITED
     assert cpu_waits.parse(["longest 0"]) == Waited({}, 0)
+    assert cpu_waits.parse(["lasts 0", "longest 0"]) == Waited({}, 0)
+    assert cpu_waits.parse([*LINES[:-1], "lasts 70", LINES[-1]]) == replace(WAITED, lasts_ns=70)
     assert cpu_waits.parse(["23 1 5000000000", "longest 5000000000"]) is not None
 
 
@@ -32,6 +35,9 @@ def test_parse() -> None:
     lambda lines: [*lines[:-1], "14 1", lines[-1]],
     lambda lines: [lines[0], "[ 9.1] BUG: soft lockup", *lines[1:]],
     lambda lines: [*lines[:-1], "24 1 9000000", lines[-1]],
+    lambda lines: [*lines, "lasts 70"],
+    lambda lines: [*lines[:-1], "lasts", lines[-1]],
+    lambda lines: [*lines[:-1], "lasts 1", "lasts 2", lines[-1]],
 ])
 def test_nothing_is_taken_from_a_damaged_file(damage: Callable[[list[str]], list[str]]) -> None:
     assert cpu_waits.parse(damage(LINES)) is None
@@ -50,6 +56,14 @@ def test_a_longest_wait_of_before_is_not_the_runs() -> None:
     before = Waited({14: (1, 9_000_000)}, 9_000_000)
     after = Waited({12: (1, 3_000_000), 14: (1, 9_000_000)}, 9_000_000)
     assert cpu_waits.between(before, after) == Waited({12: (1, 3_000_000)}, 4_096_000)
+
+
+def test_a_wait_that_lasts_is_the_runs() -> None:
+    """Or a vCPU that got no CPU again would not show."""
+    starved = replace(WAITED, lasts_ns=7_000_000_000)
+    assert cpu_waits.between(WAITED, starved) == Waited({}, 7_000_000_000)
+    more = Waited({0: (4, 2900), 12: (96, 288_000_000), 14: (1, 9_000_000)}, 9_000_000, 800)
+    assert cpu_waits.between(starved, more) == Waited({0: (1, 800)}, 1000)
 
 
 def test_percentiles_are_the_ends_of_bins() -> None:

@@ -13,6 +13,7 @@
 #include <linux/moduleparam.h>
 #include <linux/pid.h>
 #include <linux/printk.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/cputime.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
@@ -435,6 +436,30 @@ u64 pvsync_thread_ns(struct pid *pid)
 	return task ? task_sched_runtime(task) : 0;
 }
 EXPORT_SYMBOL_GPL(pvsync_thread_ns);
+
+/**
+ * pvsync_thread_delay_ns - for how long a thread that waits for a CPU has done so
+ * @pid: its pid, or NULL
+ *
+ * Here for the same reason.
+ *
+ * Context: any, @pid protected by RCU; off by a wait that begins or ends meanwhile.
+ *
+ * Return: ns, all its waits so far and this one up to now; 0 if it does not wait.
+ */
+u64 pvsync_thread_delay_ns(struct pid *pid)
+{
+	struct task_struct *task = pid_task(pid, PIDTYPE_PID);
+	u64 queued = task ? READ_ONCE(task->sched_info.last_queued) : 0;
+	s64 lasts;
+
+	if (!queued)
+		return 0;
+	/* Clocks of two CPUs may differ by a little. */
+	lasts = local_clock() - queued;
+	return READ_ONCE(task->sched_info.run_delay) + max_t(s64, lasts, 0);
+}
+EXPORT_SYMBOL_GPL(pvsync_thread_delay_ns);
 
 /**
  * pvsync_cpu_switches - how often a CPU has switched tasks

@@ -168,6 +168,7 @@ static inline int pvsync_choice_of(const struct pvsync_choice *choice, u32 own)
 int pvsync_choose(const struct pvsync_choice *choice, const char *text);
 void pvsync_tell_choice(const struct pvsync_choice *choice, int value, char *text);
 u64 pvsync_thread_ns(struct pid *pid);
+u64 pvsync_thread_delay_ns(struct pid *pid);
 unsigned long long pvsync_cpu_switches(int cpu);
 int pvsync_parse_number(const struct pvsync_number *number, const char *text, u32 *value);
 

@@ -3,7 +3,8 @@
  * How long the vCPUs of a VM wait for a CPU, whether they were preempted or have been
  * woken: the file cpu_waits of the VM, see control.c. A line "bin waits ns" for each
  * bin with waits of at least 2^(bin-1) and below 2^bin microseconds, bin 0 for shorter
- * ones, and a line "longest ns". Whatever is written to it clears it.
+ * ones, a line "lasts ns" for the longest wait that is not over, and a line "longest ns" for
+ * the longest that is. Whatever is written to it clears it.
  */
 #include <linux/bitops.h>
 #include <linux/kvm_host.h>
@@ -53,7 +54,22 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
  */
 void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
 {
-	vcpu->arch.pvsync.cpu_wait.before = current->sched_info.run_delay;
+	WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.before, current->sched_info.run_delay);
+}
+
+/* For how long a vCPU's thread has waited that has not got a CPU yet. */
+static u64 lasts(struct kvm_vcpu *vcpu)
+{
+	u64 before = READ_ONCE(vcpu->arch.pvsync.cpu_wait.before);
+	u64 delay;
+
+	/* Else it is in user mode, and has been in waits that are not the vCPU's. */
+	if (!READ_ONCE(vcpu->scheduled_out))
+		return 0;
+	rcu_read_lock();
+	delay = pvsync_thread_delay_ns(rcu_dereference(vcpu->pid));
+	rcu_read_unlock();
+	return delay > before ? delay - before : 0;
 }
 
 /**
@@ -69,7 +85,7 @@ int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
 {
 	struct kvm_vcpu *vcpu;
 	unsigned int bin;
-	u64 longest = 0;
+	u64 lasting = 0, longest = 0;
 	unsigned long i;
 
 	for (bin = 0; bin < PVSYNC_WAIT_BINS; bin++) {
@@ -82,9 +98,11 @@ int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
 		if (waits)
 			seq_printf(seq, "%u %llu %llu\n", bin, waits, ns);
 	}
-	kvm_for_each_vcpu(i, vcpu, kvm)
+	kvm_for_each_vcpu(i, vcpu, kvm) {
+		lasting = max(lasting, lasts(vcpu));
 		longest = max(longest, READ_ONCE(vcpu->arch.pvsync.cpu_wait.longest));
-	seq_printf(seq, "longest %llu\n", longest);
+	}
+	seq_printf(seq, "lasts %llu\nlongest %llu\n", lasting, longest);
 	return 0;
 }
 
@@ -92,7 +110,7 @@ int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
  * pvsync_cpu_waits_clear - forget how long the vCPUs of a VM waited
  * @kvm: the VM
  *
- * A wait that ends meanwhile may stay, or bring back one sum of a vCPU.
+ * A wait that ends meanwhile may stay, or bring back one sum of a vCPU; one that lasts goes on.
  *
  * Context: may sleep.
  */
