@@ -117,6 +117,18 @@ static long share(struct rnd_state *rnd)
 	return kvm_hypercall4(PVSYNC_HC_ECS, a0, address(rnd), task, nesting);
 }
 
+/* A few pages for some of 64 CPUs, most of which there are not: right but for the sizes. */
+static long flush(struct rnd_state *rnd)
+{
+	static const u8 shifts[] = { PAGE_SHIFT, PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, 13 };
+	u64 base = one_of(rnd, 4) ? 0 : one_of(rnd, 1024);
+	u64 start = one_of(rnd, 2) ? one_of(rnd, 1024) : random64(rnd) >> PAGE_SHIFT;
+
+	return kvm_hypercall4(PVSYNC_HC_TLB, one_of(rnd, 16), 0,
+			      (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT | base,
+			      start << PAGE_SHIFT | shifts[one_of(rnd, ARRAY_SIZE(shifts))]);
+}
+
 static long call(struct rnd_state *rnd)
 {
 	switch (one_of(rnd, 8)) {
@@ -133,10 +145,7 @@ static long call(struct rnd_state *rnd)
 	case 4:
 		return kvm_hypercall4(PVSYNC_HC_TLB, any(rnd), any(rnd), any(rnd), any(rnd));
 	case 5:
-		/* A range of a few pages for the first CPUs. */
-		return kvm_hypercall4(PVSYNC_HC_TLB, one_of(rnd, 16), 0,
-				      (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT,
-				      (u64)one_of(rnd, 1024) << PAGE_SHIFT | PAGE_SHIFT);
+		return flush(rnd);
 	default:
 		return share(rnd);
 	}
