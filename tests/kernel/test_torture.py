@@ -27,6 +27,8 @@ SHARED = ("irq", "lock", "reader", "rcu", "mutex", "kernel")
 """What a host says of preemptions only where it has the guest's records."""
 OFF = ("the host does not help any more", "the host does not flush translations any more",
        "the host does not take the record")
+LONGEST_MS = 36
+"""For a CPU, where two VMs with two vCPUs share two: docs/mechanisms/helping.md."""
 LEAK = 128 << 10
 """Bytes that a killed VM leaves at least if it is not freed: struct kvm, two vCPUs, their
 pages and MMU. What was allocated for the guest itself would be a thousand times as much."""
@@ -117,12 +119,27 @@ def test_offers_are_taken_back(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kinds", ["parameters", "parameters,offers", "parameters,restore"])
+@pytest.mark.parametrize("kinds", ["parameters", "parameters,offers", "parameters,restore",
+                                   "offers,restore"])
 @pytest.mark.parametrize("scheme", BOTH.split(","))
 def test_long_changes(lab: Lab, kinds: str, scheme: str, seconds: int) -> None:
     check_tuned(lab(experiment("tuned"), "--disturb", kinds, "--schemes", scheme,
                     "--cmd", BESIDE.format(seconds=seconds), "--timeout", str(3 * seconds + 300)),
                 set(kinds.split(",")))
+
+
+# Waits
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", ["ple-kvm", "apples", "apples-strong"])
+def test_nobody_starves(lab: Lab, scheme: str, seconds: int) -> None:
+    """The longest wait for a CPU of any vCPU, also of one that still waits in the end."""
+    result = lab("apples-shares", "--schemes", scheme, *longer("mixed-long", seconds))
+    assert result.status == 0, result.output
+    (run,) = result.runs()
+    waits = result.cell(scheme, 2)["observed"]["cpu_waits"]
+    assert waits["longest_ms"] < LONGEST_MS + 1000 * (run["stalled"] or 0), (waits, run)
 
 
 # Kills
