@@ -38,6 +38,8 @@ EXAMPLES_PER_S = 5
 """For each of the properties of the lab's parsers, all together: about so many take a second."""
 BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
 """Such a test uses one CPU; what it prints is shown when all are done."""
+ISOLATION = "tests/vmx/test_isolation.py"
+"""Its kernel is one more to build."""
 PROGRAMS = "tests/lab/test_workloads.py"
 """Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -86,12 +88,13 @@ def stages() -> list[Stage]:
         Stage("programs", (python, "-m", "pytest", PROGRAMS), "pytest"),
         Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models"), "pytest",
               whole=True),
-        Stage("policy", ("make", "-C", "tests/policy", "check"), "closing"),
+        Stage("policy", ("make", "-C", "tests/policy", "check"), "closing", whole=True),
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
-        Stage("locks", ("make", "-C", "tests/locks", "check"), "closing"),
+        Stage("locks", ("make", "-C", "tests/locks", "check"), "closing", whole=True),
         Stage("kernel", (python, "-m", "pytest", "-vv", "--durations=15", "tests/kernel"), "pytest",
-              7200),
-        Stage("vmx", (python, "-m", "pytest", "-vv", *BOTH_CPUS, "tests/vmx"), "pytest"),
+              7200, whole=True),
+        Stage("vmx", (python, "-m", "pytest", "-vv", *BOTH_CPUS, "tests/vmx", "--ignore",
+                      ISOLATION), "pytest", whole=True),
     ]
 
 
@@ -106,6 +109,7 @@ def soak_stages(seconds: int) -> list[Stage]:
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
         Stage("kernel", kernel, "pytest", 60 * seconds + 30_000),
+        Stage("vmx", (sys.executable, "-m", "pytest", "-vv", ISOLATION), "pytest"),
     ]
 
 

@@ -76,12 +76,12 @@ PATIENCE = 900
 
 
 def boot(folder: Path, script: str, programs: tuple[str, ...] = (), guest: str = "",
-         arguments: str = "") -> str:
+         arguments: str = "", variant: str = "test") -> str:
     """Run a script on a host, and `guest` in its guests if there are any; the console's text.
 
-    `arguments` are further ones of the host's kernel.
+    `arguments` are further ones of the host's kernel, which its guests have too.
     """
-    image = kernel.build("test")
+    image = kernel.build(variant)
     root = folder / "host"
     machine.add_init(root, script, programs)
     if guest:
@@ -142,10 +142,10 @@ def test_memory_goes_away(tmp_path: Path) -> None:
 
 
 def run_guests(folder: Path, guests: Sequence[str], guest: str = GUEST, parameter: str = "",
-               arguments: str = "") -> str:
+               arguments: str = "", variant: str = "test") -> str:
     """Boot a host with `parameter` set and these guests, each of which runs `guest`."""
     script = HOST.format(parameter=parameter, guests="\n".join(guests), quiet=machine.QUIET)
-    return boot(folder, script, guest=guest, arguments=arguments)
+    return boot(folder, script, guest=guest, arguments=arguments, variant=variant)
 
 
 def of_guest(said: str, name: str) -> str:
