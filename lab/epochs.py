@@ -16,6 +16,8 @@ import numpy as np
 from lab.model import RunRecord, WindowCost
 
 HEADS = "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next"
+KEPT = 512
+"""Epochs of a VM that the host keeps; of a run with more, the earlier ones are not known."""
 STEP = 1024
 """Cycles that windows are rounded to where epochs are put together: one step of the search."""
 LINE = re.compile(r"\d{1,20}( \d{1,20}){8}", re.ASCII)

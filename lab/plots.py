@@ -406,6 +406,8 @@ def _epoch_plots(summary: Summary, workload: Workload) -> list[Plot]:
             " each scheme the run with most epochs. As figures 11 and 12 of Shan, Ding and"
             " Gehani, TPDS 2017."
         )
+        if any(len(trace) == epochs.KEPT for trace in traces.values()):
+            caption += f" The host keeps the latest {epochs.KEPT}: earlier ones are missing."
         found.append(_draw(f"{workload.name}-epochs-{vms}", caption, (9, 5.4), draw))
     return found
 
