@@ -56,7 +56,8 @@ SAID = {
     "tlb-unknown": "pvsync.tlb=nonsense is not known, nothing changes",
     "tlb-dedicated": "pvsync.tlb=shoot4u is ipi here: the host dedicates CPUs",
     "tlb-not-offered": "pvsync.tlb=kvmtlb is ipi here: the host does not offer it",
-    "tlb-refused": "the host does not flush translations any more, kvmtlb does it from now on",
+    "tlb-refused": "the host does not flush translations any more, kvmtlb does it from now on: "
+                   f"answer {ENOSYS}",
 }
 BY = {
     "tlb-ipi": {"ipi"},

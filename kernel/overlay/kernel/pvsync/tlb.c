@@ -134,28 +134,36 @@ struct group {
 	u64		what;
 };
 
+/* The answer that made this guest give up. */
+static long refusal;
+
 static void shootdown_refused(struct irq_work *work)
 {
-	pr_warn("the host does not flush translations any more, %s does it from now on\n",
-		pvsync_tlb_names[READ_ONCE(mechanism)]);
+	pr_warn("the host does not flush translations any more, %s does it from now on: answer %ld\n",
+		pvsync_tlb_names[READ_ONCE(mechanism)], READ_ONCE(refusal));
 }
 
 static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(shootdown_refused);
 
 /* A guest that was moved to a host without pvsync, or an admin's no. */
-static void give_up(void)
+static void give_up(long answer)
 {
-	if (by_hypercall(xchg(&mechanism, stock_mechanism())))
-		irq_work_queue(&shootdown_refused_work);
+	if (!by_hypercall(xchg(&mechanism, stock_mechanism())))
+		return;
+	WRITE_ONCE(refusal, answer);
+	irq_work_queue(&shootdown_refused_work);
 }
 
 static bool ask_host(struct group *group)
 {
+	long answer;
+
 	if (bitmap_empty(group->named, PVSYNC_TLB_TARGETS))
 		return true;
-	if (kvm_hypercall4(PVSYNC_HC_TLB, group->named[0], group->named[1],
-			   group->where | group->base, group->what)) {
-		give_up();
+	answer = kvm_hypercall4(PVSYNC_HC_TLB, group->named[0], group->named[1],
+				group->where | group->base, group->what);
+	if (answer) {
+		give_up(answer);
 		return false;
 	}
 	__pvsync_count(PVSYNC_tlb_hypercalls);
@@ -183,6 +191,9 @@ static void set_range(struct group *group, const struct flush_tlb_info *info)
 	unsigned long start = info->start & PAGE_MASK;
 
 	if (info->end == TLB_FLUSH_ALL || info->freed_tables || info->stride_shift != PAGE_SHIFT)
+		return;
+	/* No pages would mean all of them to the host, which refuses that with an address. */
+	if (info->end <= start)
 		return;
 	if (IS_ENABLED(CONFIG_HUGETLB_PAGE) && IS_ALIGNED(start, PMD_SIZE) &&
 	    info->end - start <= PAGE_SIZE)

@@ -71,8 +71,9 @@
  * its identifier need not drop the upper levels for others, which INVLPG does.
  *
  * The guest is not trusted. It names at most PVSYNC_TLB_TARGETS vCPUs of its own
- * VM, in registers; one unknown name and nothing is done. Nothing is allocated,
- * every loop has a constant bound, no lock is held while waiting. What a flood
+ * VM, in registers; one unknown name and nothing is done. While KVM has no map of
+ * the names, all vCPUs of the VM flush everything. Nothing is allocated, every
+ * loop has a constant bound, no lock is held while waiting. What a flood
  * of requests costs others is an interrupt on CPUs that run this VM's vCPUs in
  * guest mode, as with interrupts between its vCPUs.
  */
@@ -99,7 +100,8 @@
  * struct shootdown - one hypercall
  * @range: what to flush; no pages for all
  * @targets: whose translations, by index of the vCPU
- * @asked: sequence number of the request for each bit in @targets
+ * @asked: sequence number of the request for each of the first bits in @targets;
+ *	there are more of these only while KVM has no map of APIC IDs
  */
 struct shootdown {
 	struct pvsync_tlb_range	range;
@@ -127,7 +129,9 @@ bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 
 static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
 {
-	shot->asked[n] = ++tlb->asked;
+	tlb->asked++;
+	if (n < ARRAY_SIZE(shot->asked))
+		shot->asked[n] = tlb->asked;
 }
 
 static void note_done(struct pvsync_tlb *tlb)
@@ -146,8 +150,11 @@ static void note_returned(struct kvm *kvm, const struct shootdown *shot)
 	for_each_set_bit(i, shot->targets, KVM_MAX_VCPUS) {
 		struct pvsync_tlb *tlb = &kvm_get_vcpu(kvm, i)->arch.pvsync.tlb;
 		s64 old = atomic64_read(&tlb->returned);
-		s64 asked = shot->asked[n++];
+		s64 asked;
 
+		if (n == ARRAY_SIZE(shot->asked))
+			break;
+		asked = shot->asked[n++];
 		while (old < asked && !atomic64_try_cmpxchg(&tlb->returned, &old, asked))
 			;
 	}
@@ -320,30 +327,45 @@ static bool is_online(struct kvm_vcpu *vcpu)
 	return vcpu->vcpu_idx < atomic_read(&vcpu->kvm->online_vcpus);
 }
 
-static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, unsigned long *targets)
+/*
+ * KVM has no map of APIC IDs when it found no memory for one, or two vCPUs have the same ID.
+ * A guest that got an error would give up for good, so everybody flushes everything then; a
+ * vCPU that is not online yet is missed, as it is by KVM's own requests to all.
+ */
+static void target_all(struct kvm *kvm, struct shootdown *shot)
+{
+	bitmap_set(shot->targets, 0, atomic_read(&kvm->online_vcpus));
+	shot->range.pages = 0;
+}
+
+static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, struct shootdown *shot)
 {
 	unsigned long named[] = { low, high };
 	struct kvm_apic_map *map;
-	bool all_known;
+	bool all_known = true;
 	unsigned long i;
 
 	BUILD_BUG_ON(BITS_PER_TYPE(named) != PVSYNC_TLB_TARGETS);
 
 	rcu_read_lock();
 	map = rcu_dereference(kvm->arch.apic_map);
-	all_known = map;
+	if (!map) {
+		target_all(kvm, shot);
+		goto out;
+	}
 	for_each_set_bit(i, named, PVSYNC_TLB_TARGETS) {
 		u64 id = (u64)base + i;
 		struct kvm_lapic *apic = NULL;
 
-		if (map && id <= map->max_apic_id)
+		if (id <= map->max_apic_id)
 			apic = map->phys_map[array_index_nospec(id, (u64)map->max_apic_id + 1)];
 		if (!apic || !is_online(apic->vcpu)) {
 			all_known = false;
 			break;
 		}
-		__set_bit(apic->vcpu->vcpu_idx, targets);
+		__set_bit(apic->vcpu->vcpu_idx, shot->targets);
 	}
+out:
 	rcu_read_unlock();
 	return all_known;
 }
@@ -386,7 +408,8 @@ static u64 ran_until_now(void)
  * interrupt.
  *
  * Return: 0, or -KVM_EINVAL for a vCPU that does not exist or a range that no
- * address space has; nothing is flushed then.
+ * address space has; nothing is flushed then. Who exists is not asked while KVM
+ * has no map of the APIC IDs.
  */
 long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what)
 {
@@ -395,7 +418,7 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 
 	pvsync_count_for(me, PVSYNC_tlb_calls, 1);
 	if (!parse_range(me, where, what, &shot.range) ||
-	    !find_targets(me->kvm, low, high, (u32)where, shot.targets)) {
+	    !find_targets(me->kvm, low, high, (u32)where, &shot)) {
 		pvsync_count_for(me, PVSYNC_tlb_refused, 1);
 		return -KVM_EINVAL;
 	}
