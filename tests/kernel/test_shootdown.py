@@ -69,13 +69,16 @@ BY = {
     "tlb-not-offered": {"ipi"},
     "tlb-refused": {"kvmtlb"},
 }
-"""Who flushed while flushes were timed."""
+"""Who flushed while flushes were timed; besides, kernel addresses are left to interrupts by kvmtlb,
+and a few by everybody."""
 BIN = re.compile(r"^latency (\d+) (\d+) (\d+)$", re.MULTILINE)
 
 
 def check_latency(scheme: str, output: str) -> None:
     """The histogram has every call, by the mechanism that was chosen."""
-    assert set(re.findall(r"^latency mechanism (\w+)$", output, re.MULTILINE)) == BY[scheme], output
+    seen = set(re.findall(r"^latency mechanism (\w+)$", output, re.MULTILINE))
+    assert BY[scheme] <= seen <= BY[scheme] | {"ipi"}, output
+    assert bool(seen) == bool(BY[scheme]), output
     calls = sum(map(int, re.findall(r"^latency calls (\d+)$", output, re.MULTILINE)))
     bins = [tuple(map(int, line)) for line in BIN.findall(output)]
     assert sum(wall for _lower, wall, _ran in bins) == calls

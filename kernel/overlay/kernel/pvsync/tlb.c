@@ -63,6 +63,7 @@
  * (cpa_flush(), text_poke()) stay with interrupts, and so does that of vmalloc when
  * it puts a huge page in the place of a table (pud_free_pmd_page()), which it
  * frees at once: the interrupt waits for walkers that have interrupts disabled.
+ * KVM has no notes for kernel addresses: kvmtlb leaves them to interrupts.
  *
  * CPUs that come up have flushed all; CPUs that went down have left every address
  * space, and flushing them does no harm.
@@ -88,7 +89,7 @@
 #include "guest.h"
 #include "tlb.h"
 
-DEFINE_STATIC_KEY_FALSE(pvsync_shoot4u_key);
+DEFINE_STATIC_KEY_FALSE(pvsync_tlb_key);
 
 const char * const pvsync_tlb_names[] = {
 	[PVSYNC_TLB_IPI]	= "ipi",
@@ -109,6 +110,9 @@ static enum pvsync_tlb_mechanism mechanism __read_mostly;
 
 /* CPUs marked as preempted, for the duration of a flush by this one. */
 static DEFINE_PER_CPU(struct cpumask, marked_cpus);
+
+/* The kernel's own flush of kernel addresses is under way on this CPU, and being timed. */
+static DEFINE_PER_CPU(bool, stock_kernel_flush);
 
 static bool by_hypercall(enum pvsync_tlb_mechanism by)
 {
@@ -278,10 +282,51 @@ static void flush_kernel_here(unsigned long start, unsigned long end)
 	local_irq_restore(flags);
 }
 
+/* Whether the host did it. Context: preemption disabled, interrupts enabled. */
+static bool shoot4u_kernel(unsigned long start, unsigned long end)
+{
+	struct group group = { };
+	int cpu, me = smp_processor_id();
+
+	/* Less than a page: pud_free_pmd_page() and the like, see above. */
+	if (!by_hypercall(READ_ONCE(mechanism)) || end - start < PAGE_SIZE)
+		return false;
+	for_each_online_cpu(cpu) {
+		if (cpu != me && !name_cpu(&group, cpu))
+			return false;
+	}
+	if (!ask_host(&group))
+		return false;
+	flush_kernel_here(start, end);
+	return true;
+}
+
+/*
+ * By the host or, where it does not, by the kernel's own interrupts: that function asks
+ * once more before it sends them, and is told to go on.
+ */
+static void flush_kernel_timed(unsigned long start, unsigned long end)
+{
+	enum pvsync_tlb_mechanism by = READ_ONCE(mechanism);
+	struct pvsync_tlb_timer timer;
+
+	__pvsync_count(PVSYNC_tlb_flushes);
+	pvsync_tlb_timer_start(&timer);
+	if (!shoot4u_kernel(start, end)) {
+		by = PVSYNC_TLB_IPI;
+		__this_cpu_write(stock_kernel_flush, true);
+		flush_tlb_kernel_range(start, end);
+		__this_cpu_write(stock_kernel_flush, false);
+	}
+	pvsync_tlb_timer_stop(&timer, by);
+}
+
 /**
- * __pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs through the host
+ * __pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs
  * @start: first address
  * @end: end of the range, TLB_FLUSH_ALL for all
+ *
+ * Through the host, if that is the choice; and in any way while flushes are timed.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  *
@@ -289,23 +334,16 @@ static void flush_kernel_here(unsigned long start, unsigned long end)
  */
 bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 {
-	struct group group = { };
 	bool done = false;
-	int cpu, me;
 
-	me = get_cpu();
-	/* Less than a page: pud_free_pmd_page() and the like, see above. */
-	if (!by_hypercall(READ_ONCE(mechanism)) || end - start < PAGE_SIZE)
-		goto out;
-	for_each_online_cpu(cpu) {
-		if (cpu != me && !name_cpu(&group, cpu))
-			goto out;
+	preempt_disable();
+	if (!static_branch_unlikely(&pvsync_tlb_stat_key) || num_online_cpus() == 1) {
+		done = shoot4u_kernel(start, end);
+	} else if (!__this_cpu_read(stock_kernel_flush)) {
+		flush_kernel_timed(start, end);
+		done = true;
 	}
-	done = ask_host(&group);
-	if (done)
-		flush_kernel_here(start, end);
-out:
-	put_cpu();
+	preempt_enable();
 	return done;
 }
 
@@ -325,7 +363,6 @@ static void __init start_shoot4u(void)
 	}
 	/* See "Freed page tables" above. */
 	pv_ops.mmu.tlb_remove_table = tlb_remove_table;
-	static_branch_enable(&pvsync_shoot4u_key);
 }
 
 static void __init start_kvmtlb(void)
@@ -358,6 +395,7 @@ static int __init parse_tlb(char *arg)
 	else if (wanted == PVSYNC_TLB_KVMTLB)
 		start_kvmtlb();
 	pv_ops.mmu.flush_tlb_multi = pvsync_flush_tlb_multi;
+	static_branch_enable(&pvsync_tlb_key);
 	pr_info("TLB shootdown: %s\n", pvsync_tlb_names[mechanism]);
 	return 1;
 }

@@ -16,6 +16,9 @@
  *			equal width in each power of two, so that percentiles are
  *			exact to 12.5 % or better. Writing 0 clears it.
  *
+ * Flushes of kernel addresses are among them. They name every CPU that is online, one
+ * that is idle too; with kvmtlb, and of less than a page with all, they are by ipi.
+ *
  * The paper shows mean and maximum (table 1) and distribution (figures 3 and 5).
  */
 #include <linux/bitops.h>

@@ -10,11 +10,12 @@
 
 #include <linux/jump_label.h>
 
-DECLARE_STATIC_KEY_FALSE(pvsync_shoot4u_key);
+/* pvsync.tlb= has chosen something. */
+DECLARE_STATIC_KEY_FALSE(pvsync_tlb_key);
 bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
 
 /**
- * pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs through the host
+ * pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs, or let the kernel do it
  * @start: first address
  * @end: end of the range, TLB_FLUSH_ALL for all
  *
@@ -24,7 +25,7 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
  */
 static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 {
-	return static_branch_unlikely(&pvsync_shoot4u_key) &&
+	return static_branch_unlikely(&pvsync_tlb_key) &&
 	       __pvsync_flush_tlb_kernel(start, end);
 }
 
