@@ -71,6 +71,7 @@
 #define pr_fmt(fmt) "pvsync: " fmt
 
 #include <linux/cpumask.h>
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/kvm_para.h>
@@ -346,6 +347,26 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 	preempt_enable();
 	return done;
 }
+
+#if IS_ENABLED(CONFIG_PVSYNC_TLB_CHECK)
+/**
+ * pvsync_flush_kernel - flush kernel addresses of all CPUs as the kernel does it
+ * @start: first address
+ * @end: end of the range, TLB_FLUSH_ALL for all
+ *
+ * For a module that tests it; the kernel's own functions are not for modules.
+ *
+ * Context: as flush_tlb_kernel_range(): interrupts enabled.
+ */
+void pvsync_flush_kernel(unsigned long start, unsigned long end)
+{
+	if (end == TLB_FLUSH_ALL)
+		flush_tlb_all();
+	else
+		flush_tlb_kernel_range(start, end);
+}
+EXPORT_SYMBOL_GPL(pvsync_flush_kernel);
+#endif
 
 static void __init start_shoot4u(void)
 {

@@ -32,4 +32,6 @@ void pvsync_tlb_timer_start(struct pvsync_tlb_timer *timer);
 void pvsync_tlb_timer_stop(const struct pvsync_tlb_timer *timer,
 			   enum pvsync_tlb_mechanism mechanism);
 
+void pvsync_flush_kernel(unsigned long start, unsigned long end);
+
 #endif /* _KERNEL_PVSYNC_TLB_H */
