@@ -44,6 +44,8 @@ def kernel_check(seconds: int) -> str:
 
 SAY = "dmesg | grep -a 'kernel translations'"
 CHECKER = "/usr/lib/pvsync/bin/tlb-checker -S 5"
+HUGE = "/usr/lib/pvsync/bin/tlb-checker -H -S 3 && grep '^thp_split_pmd [1-9]' /proc/vmstat"
+"""The same with huge pages, some of which it splits."""
 CHANGES = f"""
 dmesg | grep -a 'pvsync:'
 /usr/lib/pvsync/bin/ebizzy-like -r 50 && /usr/lib/pvsync/bin/tlb-checker -S 2
@@ -147,7 +149,7 @@ def check_none_stale(result: Result) -> None:
 
 
 def test_no_stale_translation_with_any_lock(lab: Lab) -> None:
-    check_none_stale(lab("tlb-check", "--cmd", f"{kernel_check(2)} && {CHECKER}"))
+    check_none_stale(lab("tlb-check", "--cmd", f"{kernel_check(2)} && {CHECKER} && {HUGE}"))
 
 
 @pytest.mark.soak

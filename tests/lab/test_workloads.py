@@ -428,6 +428,37 @@ def test_checker_finds_flushes_that_come_too_late(build: Build, variant: str, si
                         r" generation \d+ [^\n]+\n", done.stderr)
 
 
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+needs_huge_pages = pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(),
+                                      reason="this kernel has no huge pages for who asks")
+
+
+def split_huge_pages() -> int:
+    """Entries of huge pages that this machine has split so far."""
+    lines = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    return int(lines["thp_split_pmd"])
+
+
+@needs_huge_pages
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_checker_of_huge_pages(build: Build, variant: str) -> None:
+    """What takes a part of one away splits its entry."""
+    before = split_huge_pages()
+    for pages in ("8", "512"):
+        good(build("tlb-checker"), "-H", "-S", "0.5", "-v", variant, "-p", pages)
+    assert split_huge_pages() > before or variant == "swap"
+
+
+@needs_huge_pages
+@pytest.mark.parametrize("size", ("8", "512"))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_checker_finds_late_flushes_of_huge_pages(build: Build, variant: str, size: str) -> None:
+    done = run(build("tlb-checker", *userland.CC, "-DPUBLISH_EARLY"), "-H", "-S", "30",
+               "-v", variant, "-p", size)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f": stale translation ({variant}, {size} pages): CPU " in done.stderr
+
+
 @pytest.mark.parametrize(("flag", "word"), [("-DNO_LOADS", "stored"), ("-DNO_STORES", "read")])
 @pytest.mark.parametrize("variant", ("swap", "unmap", "mremap"))
 def test_checker_finds_either_kind_alone(

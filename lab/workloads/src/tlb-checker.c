@@ -40,6 +40,12 @@
  *
  * While nothing is mapped, or nothing may be written, an access raises SIGSEGV;
  * the handler returns, and the access is repeated until it succeeds.
+ *
+ * Huge pages. With -H there is always a page of 2 MiB in the window, aligned and mapped by
+ * one entry, of the file or private, and the first 1, 8, 64 or 512 pages of it change:
+ * that entry is split, unless all of it goes, and the next change brings a whole one.
+ * So each change replaces the window, MADV_DONTNEED has a second one, which moves
+ * fresh memory there.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -50,9 +56,10 @@
 
 #include "common.h"
 
-#define USAGE		"[-S SECONDS] [-v VARIANT] [-p PAGES] [-t THREADS]"
+#define USAGE		"[-S SECONDS] [-v VARIANT] [-p PAGES] [-t THREADS] [-H]"
 #define PAGE		4096ul
 #define TABLE_PAGES	512ul		/* mapped by one page table: 2 MiB */
+#define HUGE		(TABLE_PAGES * PAGE)
 #define GIB		(1ul << 30)
 #define SETS		16u
 #define HOT		16ul		/* pages that are looked at, at most */
@@ -64,6 +71,11 @@
 #define STARE_ONCE_IN	16
 #define NAP		200000		/* ns: lets a CPU go idle */
 #define PASSES_TO_NAP	256
+#define COLLAPSE_TRIES	100		/* while a page of the file is in use elsewhere */
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
 
 typedef _Atomic uint64_t word;
 
@@ -87,6 +99,7 @@ static uint64_t duration = 10 * NS_PER_S;
 static unsigned long threads;
 static unsigned long only_pages;	/* 0: all sizes */
 static const struct variant *only_variant;
+static bool huge;
 
 static struct worker *workers;
 static pthread_barrier_t barrier;
@@ -97,6 +110,7 @@ static bool over;
 static atomic_bool stop;
 static const struct variant *variant;
 static unsigned long pages, hot_count;
+static unsigned long whole;		/* pages in the window; only with -H more than change */
 static unsigned long hot[HOT];		/* their numbers */
 static struct worker *changer;
 
@@ -141,7 +155,7 @@ static word *at(char *memory, unsigned long k, unsigned long slot)
 
 static char *set_in_mirror(unsigned int set)
 {
-	return mirror + set * pages * PAGE;
+	return mirror + set * whole * PAGE;
 }
 
 /* Probers. */
@@ -270,8 +284,18 @@ static void make_ready(unsigned int set, uint64_t first)
 
 static void map_set(char *where, unsigned int set, int flags)
 {
-	check(mmap(where, pages * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | flags, file,
-		   set * pages * PAGE) == where, "mmap");
+	check(mmap(where, whole * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | flags, file,
+		   set * whole * PAGE) == where, "mmap");
+}
+
+static void map_private(char *where)
+{
+	check(mmap(where, whole * PAGE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == where, "mmap");
+	if (!huge)
+		return;
+	check(!madvise(where, whole * PAGE, MADV_HUGEPAGE), "madvise");
+	*(volatile char *)where = 0;
 }
 
 static uint64_t last_generation(void)
@@ -318,7 +342,7 @@ static void put_over(unsigned int set)
 
 static void put_back(unsigned int set)
 {
-	map_set(window, set, MAP_FIXED_NOREPLACE);
+	map_set(window, set, huge ? MAP_FIXED : MAP_FIXED_NOREPLACE);
 }
 
 static void take_away(unsigned int unused)
@@ -327,22 +351,22 @@ static void take_away(unsigned int unused)
 	check(!munmap(window, pages * PAGE), "munmap");
 }
 
-static void move(char *from, char *to)
+static void move(char *from, char *to, unsigned long number)
 {
-	check(mremap(from, pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to,
+	check(mremap(from, number * PAGE, number * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to,
 	      "mremap");
 }
 
 static void move_out(unsigned int unused)
 {
 	(void)unused;
-	move(window, parking);
+	move(window, parking, pages);
 }
 
 static void move_in(unsigned int unused)
 {
 	(void)unused;
-	move(stage, window);
+	move(stage, window, whole);
 }
 
 static void protect(unsigned int unused)
@@ -411,6 +435,11 @@ static void give_back_and_look(void)
 {
 	make(give_back, 0);
 	let_them_look(last_generation());
+	if (!huge)
+		return;
+	map_private(stage);
+	make(move_in, 0);
+	let_them_look(last_generation());
 }
 
 static const struct variant variants[] = {
@@ -434,7 +463,7 @@ static const unsigned long sizes[] = { 1, 8, 64, TABLE_PAGES };
 /* Another page that needs the window's page table, where that is to stay. */
 static char *anchor(void)
 {
-	return pages < TABLE_PAGES ? window + (TABLE_PAGES - 1) * PAGE : NULL;
+	return whole < TABLE_PAGES ? window + (TABLE_PAGES - 1) * PAGE : NULL;
 }
 
 static void choose_case(unsigned long round)
@@ -443,6 +472,7 @@ static void choose_case(unsigned long round)
 
 	variant = only_variant ? only_variant : &variants[round % VARIANTS];
 	pages = only_pages ? only_pages : sizes[round / VARIANTS % SIZES];
+	whole = huge ? TABLE_PAGES : pages;
 	hot_count = pages < HOT ? pages : HOT;
 	for (k = 0; k < hot_count; k++)
 		hot[k] = hot_count > 1 ? k * (pages - 1) / (hot_count - 1) : 0;
@@ -456,7 +486,7 @@ static void tear_down(void)
 		if (set != current)
 			inspect(set);
 	}
-	check(!munmap(window, pages * PAGE), "munmap");
+	check(!munmap(window, whole * PAGE), "munmap");
 	if (anchor())
 		check(!munmap(anchor(), PAGE), "munmap");
 }
@@ -484,8 +514,7 @@ static void set_up(struct worker *me, unsigned long round)
 		*anchor() = 1;
 	}
 	if (variant->private) {
-		check(mmap(window, pages * PAGE, PROT_READ | PROT_WRITE, private, -1, 0) == window,
-		      "mmap");
+		map_private(window);
 	} else {
 		make_ready(0, last_generation() + 1);
 		map_set(window, 0, MAP_FIXED_NOREPLACE);
@@ -552,7 +581,7 @@ static void read_options(int argc, char **argv)
 		threads = 2;
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
-	while ((option = getopt(argc, argv, ":S:v:p:t:")) != -1) {
+	while ((option = getopt(argc, argv, ":S:v:p:t:H")) != -1) {
 		switch (option) {
 		case 'S':
 			duration = seconds(option, optarg);
@@ -566,6 +595,9 @@ static void read_options(int argc, char **argv)
 		case 't':
 			threads = whole_number(option, optarg, 2, MAX_THREADS);
 			break;
+		case 'H':
+			huge = true;
+			break;
 		default:
 			wrong_option(option, optopt, USAGE);
 		}
@@ -573,17 +605,37 @@ static void read_options(int argc, char **argv)
 	no_arguments(argc, argv, USAGE);
 }
 
+/* A huge page for each set, whatever the system does with files of memory by itself. */
+static void make_huge(void)
+{
+	unsigned int set, tries = COLLAPSE_TRIES;
+	int err;
+
+	for (set = 0; set < SETS; set++)
+		*(volatile char *)(mirror + set * HUGE) = 0;
+	do {
+		err = madvise(mirror, SETS * HUGE, MADV_COLLAPSE);
+	} while (err && errno == EAGAIN && --tries);
+	check(!err, "MADV_COLLAPSE");
+}
+
 static void make_file(void)
 {
-	const size_t size = SETS * TABLE_PAGES * PAGE;
+	const size_t size = SETS * HUGE;
+	char *room;
 
 	if (sysconf(_SC_PAGESIZE) != PAGE)
 		fail(FAILED, "pages have %ld bytes, not %lu", sysconf(_SC_PAGESIZE), PAGE);
 	file = memfd_create("tlb-checker", MFD_CLOEXEC);
 	check(file >= 0, "memfd_create");
 	check(!ftruncate(file, size), "ftruncate");
-	mirror = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-	check(mirror != MAP_FAILED, "mmap");
+	room = mmap(NULL, size + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(room != MAP_FAILED, "mmap");
+	mirror = (char *)(((uintptr_t)room + HUGE - 1) / HUGE * HUGE);
+	check(mmap(mirror, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) ==
+	      mirror, "mmap");
+	if (huge)
+		make_huge();
 }
 
 /*
