@@ -71,6 +71,29 @@ static void expect_sound(unsigned int n)
 	CHECK(!all.lists[PVSYNC_NO_LIST].oldest);
 }
 
+/* Who it is that waits: sections 3.2 and 4.4 of the paper, then what guests say. */
+static void waiters_are_told_apart(void)
+{
+	for (int order = 0; order < PVSYNC_NR_ORDERS; order++) {
+		bool asks = order == PVSYNC_ECS_FIRST;
+
+		for (int bits = 0; bits < 4; bits++) {
+			bool waiter = bits & 1, section = bits & 2;
+
+			CHECK_EQ(pvsync_list_for(order, true, false, waiter, section), PVSYNC_LOCK);
+			CHECK_EQ(pvsync_list_for(order, false, true, waiter, section), PVSYNC_LOCK);
+			CHECK_EQ(pvsync_list_for(order, true, true, waiter, section), PVSYNC_LOCK);
+		}
+		CHECK_EQ(pvsync_list_for(order, false, false, false, false), PVSYNC_RESOURCE);
+		CHECK_EQ(pvsync_list_for(order, false, false, false, true),
+			 asks ? PVSYNC_SECTION : PVSYNC_RESOURCE);
+		CHECK_EQ(pvsync_list_for(order, false, false, true, false),
+			 asks ? PVSYNC_LOCK : PVSYNC_RESOURCE);
+		CHECK_EQ(pvsync_list_for(order, false, false, true, true),
+			 asks ? PVSYNC_LOCK : PVSYNC_RESOURCE);
+	}
+}
+
 /* The model */
 
 /**
@@ -550,6 +573,7 @@ static void nobody_starves(void)
 
 int main(void)
 {
+	RUN_TEST(waiters_are_told_apart);
 	RUN_TEST(lists_are_the_model);
 	RUN_TEST(orders_are_the_papers);
 	RUN_TEST(refused_ones_are_passed_by);

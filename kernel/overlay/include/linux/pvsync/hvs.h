@@ -150,6 +150,28 @@ static inline void pvsync_leave(struct pvsync_waiters *all, struct pvsync_waiter
 }
 
 /**
+ * pvsync_list_for - the list of a vCPU that loses its CPU, and wants one
+ * @order: the policy
+ * @spinning: the host handles a sign of its spinning
+ * @yields: it gives the CPU to another one
+ * @waiter: its guest says that it waits for a lock
+ * @section: its guest says that it is in a critical section, and could leave it
+ *
+ * Return: PVSYNC_LOCK, PVSYNC_RESOURCE or, if the policy asks guests, PVSYNC_SECTION.
+ */
+static inline enum pvsync_list_of pvsync_list_for(enum pvsync_order order, bool spinning,
+						  bool yields, bool waiter, bool section)
+{
+	if (spinning || yields)
+		return PVSYNC_LOCK;
+	if (order != PVSYNC_ECS_FIRST)
+		return PVSYNC_RESOURCE;
+	if (waiter)
+		return PVSYNC_LOCK;
+	return section ? PVSYNC_SECTION : PVSYNC_RESOURCE;
+}
+
+/**
  * pvsync_join - a vCPU has lost its CPU, and waits for one
  * @all: the lists of its VM
  * @waiter: the vCPU

@@ -93,14 +93,11 @@ static bool is_halted(struct kvm_vcpu *vcpu)
  */
 static enum pvsync_list_of list_for(struct kvm_vcpu *vcpu, enum pvsync_counter where, int policy)
 {
-	if (vcpu->arch.pvsync.spinning || where == PVSYNC_preempt_yielded)
-		return PVSYNC_LOCK;
-	if (policy != PVSYNC_CANDIDATE_ECS)
-		return PVSYNC_RESOURCE;
 	/* A spinner that its time ended before the window did; its guest says so. */
-	if (where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck)
-		return PVSYNC_LOCK;
-	return pvsync_in_section(where) ? PVSYNC_SECTION : PVSYNC_RESOURCE;
+	bool waiter = where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck;
+
+	return pvsync_list_for(policy - PVSYNC_CANDIDATE_HVS, vcpu->arch.pvsync.spinning,
+			       where == PVSYNC_preempt_yielded, waiter, pvsync_in_section(where));
 }
 
 /**
