@@ -380,6 +380,79 @@ static void steady_wastes_less(void)
 	CHECK(mean < 0.98);
 }
 
+/* Epochs */
+
+static void epoch_has_its_spins(void)
+{
+	static const u64 begins[] = { 0, 7, U32_MAX - 3ULL, U64_MAX - 5 };
+
+	for (int i = 0; i < 4; i++) {
+		CHECK(!pvsync_epoch_over(begins[i], begins[i], 10));
+		CHECK(!pvsync_epoch_over(begins[i], begins[i] + 9, 10));
+		CHECK(pvsync_epoch_over(begins[i], begins[i] + 10, 10));
+		CHECK(pvsync_epoch_over(begins[i], begins[i] + 11, 10));
+		CHECK(pvsync_epoch_over(begins[i], begins[i] + (1ULL << 32), 1000000));
+	}
+}
+
+/* It follows the rule that it is told to, also from one epoch to the next. */
+static void steer_follows_the_rule(void)
+{
+	random_state = 6;
+	for (int search = 0; search < 200 && check_ok(); search++) {
+		struct pvsync_aple aple = {
+			.desired = 30000, .trial = PVSYNC_TRY_LONGER, .step = 5000, .moved = 1,
+		};
+		struct pvsync_aple reference;
+		bool steady = search % 2;
+		next_fn next = steady ? pvsync_steady_next : pvsync_aple_next;
+		u32 window = pvsync_aple_begin(&reference, &paper);
+
+		CHECK_EQ(pvsync_aple_steer(&aple, &paper, steady, false, 1, 5), window);
+		for (int epoch = 0; epoch < 100 && check_ok(); epoch++) {
+			u32 cost = random_below(1000000);
+
+			window = next(&reference, &paper, cost);
+			CHECK_EQ(pvsync_aple_steer(&aple, &paper, steady, true, 1, cost), window);
+		}
+	}
+}
+
+/* The same window, and whatever it seems to have cost is not believed. */
+static void epoch_without_time_is_repeated(void)
+{
+	for (int steady = 0; steady < 2; steady++) {
+		struct pvsync_aple aple, kept;
+		u32 window;
+
+		pvsync_aple_steer(&aple, &paper, steady, false, 0, U32_MAX);
+		for (int epoch = 0; epoch < 7; epoch++) {
+			window = pvsync_aple_steer(&aple, &paper, steady, true, 1, 1000 - epoch);
+			kept = aple;
+			for (u32 cost = 0; cost < 3; cost++)
+				CHECK_EQ(pvsync_aple_steer(&aple, &paper, steady, true, 0, cost),
+					 window);
+			CHECK(!memcmp(&aple, &kept, sizeof(aple)));
+		}
+	}
+}
+
+/* Another policy was in force: nothing of before counts, nor does this epoch. */
+static void search_that_comes_back_begins_anew(void)
+{
+	for (int steady = 0; steady < 2; steady++) {
+		struct pvsync_aple aple, fresh;
+
+		pvsync_aple_steer(&aple, &paper, steady, false, 1, 0);
+		for (int epoch = 0; epoch < 8; epoch++)
+			pvsync_aple_steer(&aple, &paper, steady, true, 1, 1000 - 100 * epoch);
+		CHECK(aple.desired != paper.start);
+		CHECK_EQ(pvsync_aple_steer(&aple, &paper, steady, false, 1, 1), paper.start);
+		pvsync_aple_begin(&fresh, &paper);
+		CHECK(!memcmp(&aple, &fresh, sizeof(aple)));
+	}
+}
+
 int main(void)
 {
 	RUN_TEST(scale_does_not_overflow);
@@ -397,5 +470,9 @@ int main(void)
 	RUN_TEST(steady_remembers_while_it_stays);
 	RUN_TEST(steady_forgets_when_it_moves);
 	RUN_TEST(steady_wastes_less);
+	RUN_TEST(epoch_has_its_spins);
+	RUN_TEST(steer_follows_the_rule);
+	RUN_TEST(epoch_without_time_is_repeated);
+	RUN_TEST(search_that_comes_back_begins_anew);
 	return check_summary();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The pause filter in software, <linux/pvsync/pause.h>. */
+/* The pause filter in software, and windows in PAUSEs: <linux/pvsync/pause.h>. */
 #include <linux/pvsync/pause.h>
 
 #include "check.h"
@@ -158,6 +158,96 @@ static void counter_does_not_wrap(void)
 	CHECK_EQ(filter.counted, 0);
 }
 
+/* Windows for processors that count */
+
+static const u32 worths[] = { 1, 40, 65535 };
+#define for_each_worth(worth)							\
+	for (u32 __i = 0, worth; __i < 3 && (worth = worths[__i], check_ok()); __i++)
+
+static u32 pauses_in(u32 window, u32 stock, u32 worth)
+{
+	struct pvsync_pauses fresh = { };
+
+	return pvsync_window_to_pauses(&fresh, window, stock, worth);
+}
+
+static void windows_are_whole_pauses(void)
+{
+	static const struct {
+		u32	window;
+		u32	pauses[3];
+	} cases[] = {
+		{ 1, { 1, 1, 1 } }, { 39, { 39, 1, 1 } }, { 41, { 41, 1, 1 } },
+		{ 79, { 79, 1, 1 } }, { 80, { 80, 2, 1 } }, { 4096, { 4096, 102, 1 } },
+		{ 8192, { 8192, 204, 1 } }, { 32768, { 32768, 819, 1 } },
+		{ 65535, { 65535, 1638, 1 } }, { 65536, { 65535, 1638, 1 } },
+		{ 131070, { 65535, 3276, 2 } }, { 2621399, { 65535, 65534, 39 } },
+		{ 1 << 22, { 65535, 65535, 64 } }, { U32_MAX, { 65535, 65535, 65535 } },
+	};
+
+	for_each_worth(worth) {
+		for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+			CHECK_EQ(pauses_in(cases[i].window, 3000, worth), cases[i].pauses[__i]);
+	}
+}
+
+/* What it is that stock KVM wants, whatever that is: not even a 0 or more than it can count. */
+static void window_of_stock_is_left(void)
+{
+	static const u32 stocks[] = { 0, 1, 3000, 65535 };
+
+	for_each_worth(worth) {
+		for (unsigned int i = 0; i < 4; i++) {
+			struct pvsync_pauses last = { .pauses = 7, .window = 8, .worth = 9 };
+			u32 stock = stocks[i], window = stock * worth;
+
+			CHECK_EQ(pvsync_window_to_pauses(&last, window, stock, worth), stock);
+			/* It was not converted, and what was is still known. */
+			CHECK_EQ(last.pauses, 7);
+			CHECK_EQ(last.window, 8);
+			CHECK_EQ(last.worth, 9);
+		}
+	}
+}
+
+/* What a spin reaches is the window but for part of a PAUSE, or one, or all that can be counted. */
+static void pauses_are_near_the_window(void)
+{
+	random_state = 4;
+	for_each_worth(worth) {
+		for (int i = 0; i < 20000 && check_ok(); i++) {
+			u32 window = 128 + random_below(1 << 22);
+			u64 reached = (u64)pauses_in(window, 0, worth) * worth;
+
+			CHECK(reached <= U32_MAX);
+			if (window < worth)
+				CHECK_EQ(reached, worth);
+			else if (window / worth > 65535)
+				CHECK_EQ(reached, 65535 * worth);
+			else
+				CHECK_BETWEEN(window - worth + 1, reached, window);
+		}
+	}
+}
+
+static void conversions_are_kept(void)
+{
+	struct pvsync_pauses last = { };
+
+	random_state = 5;
+	for (int i = 0; i < 100000 && check_ok(); i++) {
+		u32 window = 1000 * random_below(4), worth = worths[random_below(3)];
+		u32 stock = random_below(3) * 25;
+
+		CHECK_EQ(pvsync_window_to_pauses(&last, window, stock, worth),
+			 pauses_in(window, stock, worth));
+	}
+	/* Nothing is divided twice. */
+	pvsync_window_to_pauses(&last, 8192, 3000, 40);
+	last.pauses = 5;
+	CHECK_EQ(pvsync_window_to_pauses(&last, 8192, 3000, 40), 5);
+}
+
 int main(void)
 {
 	RUN_TEST(window_is_a_number_of_pauses);
@@ -169,5 +259,9 @@ int main(void)
 	RUN_TEST(intervals_are_those_within_the_gap);
 	RUN_TEST(window_that_shrinks_ends_the_spin);
 	RUN_TEST(counter_does_not_wrap);
+	RUN_TEST(windows_are_whole_pauses);
+	RUN_TEST(window_of_stock_is_left);
+	RUN_TEST(pauses_are_near_the_window);
+	RUN_TEST(conversions_are_kept);
 	return check_summary();
 }

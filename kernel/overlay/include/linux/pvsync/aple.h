@@ -261,4 +261,40 @@ static inline u32 pvsync_steady_next(struct pvsync_aple *aple, const struct pvsy
 	return pvsync_aple_try(aple, bounds, PVSYNC_TRY_DESIRED, aple->step);
 }
 
+/**
+ * pvsync_epoch_over - are there as many spins as an epoch has?
+ * @began: spins at the begin of the epoch
+ * @spins: spins so far
+ * @length: spins of an epoch
+ *
+ * Return: true if there are.
+ */
+static inline bool pvsync_epoch_over(u64 began, u64 spins, u32 length)
+{
+	return spins - began >= length;
+}
+
+/**
+ * pvsync_aple_steer - an epoch is over
+ * @aple: the search
+ * @bounds: its bounds; they may have changed
+ * @steady: it is "aple-steady"
+ * @goes_on: the epoch was of this search; if not, one begins
+ * @cpu_ns: CPU time of the epoch, ns; without any it says nothing, and is tried once more
+ * @cost: inefficiency of the epoch
+ *
+ * Return: the window of the next epoch, cycles.
+ */
+static inline u32 pvsync_aple_steer(struct pvsync_aple *aple, const struct pvsync_bounds *bounds,
+				    bool steady, bool goes_on, u64 cpu_ns, u32 cost)
+{
+	if (!goes_on)
+		return pvsync_aple_begin(aple, bounds);
+	if (!cpu_ns)
+		return aple->window[aple->trial];
+	if (steady)
+		return pvsync_steady_next(aple, bounds, cost);
+	return pvsync_aple_next(aple, bounds, cost);
+}
+
 #endif /* _LINUX_PVSYNC_APLE_H */

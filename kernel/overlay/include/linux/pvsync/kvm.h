@@ -162,16 +162,12 @@ struct pvsync_spun {
  * @now: its window, or what the spin that has just reached it counts for, cycles
  * @stock: what stock KVM would have made of it, with the filter in software; cycles
  * @pauses: @now in PAUSE instructions, for a processor that counts these
- * @converted: the window that @pauses is of, cycles
- * @worth: the worth of a PAUSE that @pauses is of, cycles
  * @filter: the filter in software
  */
 struct pvsync_window {
 	u32			now;
 	u32			stock;
-	u32			pauses;
-	u32			converted;
-	u32			worth;
+	struct pvsync_pauses	pauses;
 	struct pvsync_filter	filter;
 };
 

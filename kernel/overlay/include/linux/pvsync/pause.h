@@ -4,8 +4,9 @@
 
 /*
  * A pause filter in software, for processors that can intercept PAUSE but not
- * count: what KVM is told by others that a vCPU has spun for a whole window.
- * Self-contained, so that tests in user space compile the same bytes.
+ * count: what KVM is told by others that a vCPU has spun for a whole window. And
+ * windows for those that count. Self-contained, so that tests in user space compile
+ * the same bytes.
  *
  * PAUSE instructions that are no farther apart than the gap are one spin, as in
  * the filters of processors. Each one counts for a fixed number of cycles, and the
@@ -13,7 +14,46 @@
  * here, a PAUSE is an exit, and may take longer than the window.
  */
 
+#include <linux/minmax.h>
 #include <linux/types.h>
+
+/* Most PAUSEs that a processor counts: it has 16 bits for them. */
+#define PVSYNC_MOST_PAUSES	65535U
+
+/**
+ * struct pvsync_pauses - a window in PAUSE instructions, all zero at first
+ * @pauses: how many
+ * @window: the window that this is of, cycles
+ * @worth: the cycles that one of them counted for
+ */
+struct pvsync_pauses {
+	u32	pauses;
+	u32	window;
+	u32	worth;
+};
+
+/**
+ * pvsync_window_to_pauses - a window in PAUSE instructions
+ * @last: the same the last time: only what has changed is divided
+ * @window: the window, cycles
+ * @stock: PAUSEs of stock KVM, whose window is this one if their cycles are as many
+ * @worth: cycles that a PAUSE counts for, not 0; neither it nor @stock is more than 65,535
+ *
+ * Return: PAUSEs, 1 to PVSYNC_MOST_PAUSES unless it is @stock; times @worth, they are the window
+ * that a spin reaches.
+ */
+static inline u32 pvsync_window_to_pauses(struct pvsync_pauses *last, u32 window, u32 stock,
+					  u32 worth)
+{
+	if (window == stock * worth)
+		return stock;
+	if (window != last->window || worth != last->worth) {
+		last->pauses = clamp(window / worth, 1U, PVSYNC_MOST_PAUSES);
+		last->window = window;
+		last->worth = worth;
+	}
+	return last->pauses;
+}
 
 /**
  * struct pvsync_filter - the state of a vCPU's filter, all zero at first

@@ -138,16 +138,10 @@ u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock)
 	struct pvsync_window *mine = &vcpu->arch.pvsync.window;
 	u32 worth = pause_worth(false);
 	u32 window = pvsync_window(vcpu, stock * worth);
+	u32 pauses = pvsync_window_to_pauses(&mine->pauses, window, stock, worth);
 
-	if (window == stock * worth)
-		return stock;
-	if (window != mine->converted || worth != mine->worth) {
-		mine->converted = window;
-		mine->worth = worth;
-		mine->pauses = clamp(window / worth, 1U, (u32)U16_MAX);
-	}
-	mine->now = mine->pauses * worth;
-	return mine->pauses;
+	mine->now = pauses * worth;
+	return pauses;
 }
 EXPORT_SYMBOL_GPL(pvsync_window_pauses);
 
@@ -293,20 +287,15 @@ static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 ineffici
 	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
 	struct pvsync_bounds bounds = bounds_of(kvm);
 	int policy = pvsync_window_of(kvm);
+	bool steady = policy == PVSYNC_WINDOW_STEADY;
 	u32 window;
 
-	if (policy != PVSYNC_WINDOW_APLE && policy != PVSYNC_WINDOW_STEADY) {
+	if (policy != PVSYNC_WINDOW_APLE && !steady) {
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 		return 0;
 	}
-	if (epochs->searching != policy)
-		window = pvsync_aple_begin(&epochs->aple, &bounds);
-	else if (!epoch->cpu_ns)
-		window = epochs->window;	/* It says nothing; once more. */
-	else if (policy == PVSYNC_WINDOW_STEADY)
-		window = pvsync_steady_next(&epochs->aple, &bounds, inefficiency);
-	else
-		window = pvsync_aple_next(&epochs->aple, &bounds, inefficiency);
+	window = pvsync_aple_steer(&epochs->aple, &bounds, steady, epochs->searching == policy,
+				   epoch->cpu_ns, inefficiency);
 	WRITE_ONCE(epochs->window, window);
 	WRITE_ONCE(epochs->searching, policy);
 	return window;
@@ -334,8 +323,8 @@ static bool is_over(struct kvm *kvm, u64 spins)
 {
 	struct pvsync_vm *vm = &kvm->arch.pvsync;
 
-	return spins - READ_ONCE(vm->epochs.began) >=
-	       pvsync_number_of(&pvsync_aple_epoch, READ_ONCE(vm->aple_epoch));
+	return pvsync_epoch_over(READ_ONCE(vm->epochs.began), spins,
+				 pvsync_number_of(&pvsync_aple_epoch, READ_ONCE(vm->aple_epoch)));
 }
 
 /**
