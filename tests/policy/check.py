@@ -27,7 +27,7 @@ OVERLAY = HERE.parent.parent / "kernel" / "overlay"
 HEADERS = Path("include/linux/pvsync")
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
-RUNNERS = ("aple", "pause", "hvs")
+RUNNERS = ("aple", "pause", "hvs", "friebel")
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
 

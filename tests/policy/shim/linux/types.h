@@ -8,13 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <linux/limits.h>
+
 typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
-
-#define U32_MAX		((u32)~0U)
-#define U64_MAX		((u64)~0ULL)
 
 #endif

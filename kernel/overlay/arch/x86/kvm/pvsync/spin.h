@@ -11,6 +11,7 @@
 #include <linux/kvm_host.h>
 
 #include <linux/pvsync/count.h>
+#include <linux/pvsync/friebel.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/kvm.h>
 
@@ -28,15 +29,13 @@ enum pvsync_sign {
 
 /**
  * struct pvsync_search - one search for a vCPU to yield to
- * @pass: passes over the vCPUs that are done
- * @after: where this pass has come to, in the policy's own order
+ * @friebel: where it has come to, with the policy of that name
  * @tried: vCPUs that it has chosen so far, of a policy with lists
  *
  * All zero at first.
  */
 struct pvsync_search {
-	unsigned int		pass;
-	u64			after;
+	struct pvsync_friebel	friebel;
 	struct pvsync_tried	tried;
 };
 
