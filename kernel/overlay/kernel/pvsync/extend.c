@@ -80,6 +80,16 @@ void pvsync_extend_by(bool (*ask)(void))
 }
 EXPORT_SYMBOL_GPL(pvsync_extend_by);
 
+/**
+ * __pvsync_extended - pvsync_extended(), for a task that may be a vCPU
+ * @prev: the running task
+ *
+ * True only for one that is to be preempted, not for one that goes to sleep.
+ *
+ * Context: as pvsync_extended().
+ *
+ * Return: as pvsync_extended().
+ */
 bool __pvsync_extended(struct task_struct *prev)
 {
 	bool (*ask)(void) = READ_ONCE(ask_kvm);

@@ -12,6 +12,7 @@
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
+#include <linux/atomic.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
 #include <linux/jump_label.h>
@@ -178,17 +179,25 @@ void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
  * @slowness: how often the time of the paper's processors it takes to do the
  *	same work here, in 1/1024
  *
- * Once more with another number changes that.
+ * Once more with another number changes that, unless the host has refused since.
  *
  * Context: may sleep.
  *
- * Return: the cycles.
+ * Return: the cycles, 0 if the host has refused.
  */
 u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 {
+	u64 before = READ_ONCE(help_cycles);
+
 	if (!cycles)
 		cycles = max_t(u64, HELP_CYCLES, HELP_CYCLES * slowness / 1024);
-	WRITE_ONCE(help_cycles, cycles);
-	static_branch_enable(&pvsync_help_key);
+	if (!static_key_enabled(&pvsync_help_key)) {
+		WRITE_ONCE(help_cycles, cycles);
+		static_branch_enable(&pvsync_help_key);
+		return cycles;
+	}
+	/* Waiters ask by now: ask_host() may make it HELP_NEVER at any time, for good. */
+	if (before == HELP_NEVER || cmpxchg(&help_cycles, before, cycles) != before)
+		return 0;
 	return cycles;
 }

@@ -235,7 +235,7 @@ static void __init start_help(u64 section_ps, bool last)
 		return;
 	}
 	cycles = pvsync_help_start(help_cycles, section_ps * 1024 / (SECTION_NS * 1000));
-	if (last)
+	if (last && cycles)
 		pr_info("the host is asked for help after %llu cycles of spinning\n", cycles);
 }
 

@@ -347,16 +347,23 @@ static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 	pvsync_pv_wake(lock, granted);
 }
 
-/*
- * Release a lock, and wake whoever has to be.
+__visible void __pvsync_pv_unlock(struct qspinlock *lock);
+
+/**
+ * __pvsync_pv_unlock - release a lock, and wake whoever has to be
+ * @lock: the lock
+ *
+ * ::
  *
  *	owner				next owner
  *	-----				----------
  *	[S]   critical section		[RmW] locked 0 -> 1  (acquire)
  *	[RmW] locked 1 -> 0 (release)	[L]   critical section
  *	      or, if slow, [S] 0 (release)
+ *
+ * Context: preemption disabled, interrupts as they are; its owner. Called by way of the
+ * thunk below, which saves the registers that it may change.
  */
-__visible void __pvsync_pv_unlock(struct qspinlock *lock);
 __visible void __pvsync_pv_unlock(struct qspinlock *lock)
 {
 	u8 locked = PVSYNC_LOCKED;

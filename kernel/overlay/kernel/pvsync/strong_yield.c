@@ -17,7 +17,8 @@
  * queue of any group above. The same limit is the reason why nothing is
  * forgotten: the scheduler keeps the lag of a task that goes to sleep up to it.
  *
- * It is asked for per CPU and lasts for one pick, or one tick if there is none.
+ * It is asked for per CPU and lasts for one pick. If there is none, it ends with the
+ * tick after the next, so that one made just before a tick has a whole one.
  */
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
@@ -59,7 +60,7 @@ void pvsync_strong_enable(void)
  */
 void pvsync_strong_ask(int cpu)
 {
-	WRITE_ONCE(per_cpu(strong_until, cpu), (jiffies + 1) | 1);
+	WRITE_ONCE(per_cpu(strong_until, cpu), jiffies + 1 ?: 1);
 }
 EXPORT_SYMBOL_GPL(pvsync_strong_ask);
 
@@ -75,9 +76,16 @@ void pvsync_strong_cancel(int cpu)
 }
 EXPORT_SYMBOL_GPL(pvsync_strong_cancel);
 
-/*
+/**
+ * __pvsync_strong_next - pvsync_strong_next() once there have been strong yields
+ * @cfs_rq: the queue that the next entity is picked from, up to date
+ *
  * Each queue on the way down to a task is asked. The last one, which has a task
  * as its buddy, or none, ends the request.
+ *
+ * Context: the run queue is locked.
+ *
+ * Return: as pvsync_strong_next().
  */
 bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
 {
