@@ -11,6 +11,7 @@ from tests.kernel import searches
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.searches import Bounds, Epoch
 from tests.kernel.test_ecs import host_of_each
+from tests.kernel.test_helping import followed
 
 SPIN = "hackbench -g 4 -l 150 >/dev/null"
 VMS = 2
@@ -49,6 +50,7 @@ def test_every_window_and_choice(lab: Lab) -> None:
         check_lists(host(result, scheme), scheme)
     check_kinds([host(result, scheme) for scheme in PAPER_LISTS])
     check_marks(*(host(result, f"ple-kvm{form}") for form in ("", "-marked", "-all-marked")))
+    check_strong(*(host(result, f"ple-kvm{form}") for form in ("", "-strong")))
     seen = host(result, "aple-friebel")
     assert seen["spin_candidates"] > 0 and seen["yield_attempted"] > 0, seen
     assert not any(seen[name] for name in (*PICKS, "pick_none")), seen
@@ -82,6 +84,19 @@ def check_marks(plain: dict[str, int], yields: dict[str, int], exits: dict[str, 
     assert plain["yield_unmarked"] == plain["preempt_yielded"] > 0, plain
     for marked in (yields, exits):
         assert marked["preempt_yielded"] > 0 and marked["yield_unmarked"] == 0, marked
+
+
+def check_strong(hint: dict[str, int], strong: dict[str, int]) -> None:
+    """The scheduler follows strong yields where it does not follow hints.
+
+    Some 54 % of the hints are, and 98 % of strong ones (docs/results/apples.md), so that
+    those which are not should be a twentieth; half of them is asked for.
+    """
+    for seen in (hint, strong):
+        assert followed(seen), seen
+    assert hint["yield_denied"] == 0, hint
+    left = [1 - seen["yield_picked"] / seen["yield_attempted"] for seen in (hint, strong)]
+    assert left[1] < left[0] / 2, (hint, strong)
 
 
 def unmarked(seen: dict[str, int]) -> float:

@@ -48,6 +48,8 @@ SAID = {
     "help-throttled": "the host is asked for help after",
     "help-refused": "the host does not help any more, long waits spin",
 }
+VCPUS = 4
+"""Of all guests of a run."""
 
 
 def asked(output: str) -> int:
@@ -70,12 +72,23 @@ def test_every_form_of_help(lab: Lab) -> None:
     check_host(result)
 
 
+def followed(host: dict[str, int]) -> bool:
+    """Some yields were, and none of those that were refused.
+
+    What came of a yield from before the run may be among the rest, one for each vCPU.
+    """
+    ran = host["yield_picked"] + host["yield_moved"]
+    return 0 < ran <= host["yield_attempted"] - host["yield_refused"] + VCPUS
+
+
 def check_host(result: Result) -> None:
     """The host counted what the guests asked for, and its yields add up."""
-    host = result.cell("ticket-help", 2)["observed"]["host"]
-    assert host["spin_events"] > 100
-    assert host["yield_picked"] <= host["yield_attempted"] - host["yield_refused"]
-    assert host["yield_picked"] > 0
+    for scheme in ("ticket-help", "ticket-help-kvm"):
+        host = result.cell(scheme, 2)["observed"]["host"]
+        assert host["spin_events"] > 100, f"{scheme}: {host}"
+        assert followed(host), f"{scheme}: {host}"
+    # With hints, the last of these.
+    assert host["yield_denied"] == 0, host
     throttled = result.cell("help-throttled", 2)["observed"]["host"]
     assert throttled["spin_throttled"] > 10 * throttled["spin_events"] > 0
     refused = result.cell("help-refused", 2)["observed"]["host"]
