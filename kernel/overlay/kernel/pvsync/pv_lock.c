@@ -51,6 +51,7 @@
  * owner. In detail:
  *
  *  - A kick before the halt: the host remembers it, and the halt ends at once.
+ *    Not if the VM is saved in between, see below.
  *  - A kick too many, or an interrupt: the waiter looks at the word, and parks
  *    anew if it has to.
  *  - A slot read while it changes: whatever the releaser saw of an older sleep
@@ -61,6 +62,22 @@
  *    need not be; see below why it is not woken in the place of another.
  *  - CPU hotplug: a CPU that goes down waits for no lock, and slots are never
  *    freed.
+ *
+ * When the host forgets a kick
+ * ----------------------------
+ *
+ * KVM's memory of a kick (pv_unhalted) is no part of the state that is saved of a vCPU.
+ * One that has halted and was kicked is saved as one that can run, see
+ * kvm_arch_vcpu_ioctl_get_mpstate(), and finds its halt over. One that has filled its
+ * slot, was kicked, and has not halted yet is saved as what it is, one that runs, and
+ * the kick is gone. If the VM goes on from there, as after a migration or from a
+ * snapshot, the vCPU halts without it. With interrupts on, the next one ends the halt,
+ * and the waiter looks at the word. With interrupts off, the halt lasts until an NMI or
+ * another kick, and there is none for this lock: it is free and the sleeper's turn, so
+ * that nobody may take it and release it, or, with the preemptable ticket lock, the
+ * sleeper is marked as woken. With the latter the others go on. Linux's own
+ * paravirtual locks halt alike, in kvm_wait(), and have the same gap. It is a few
+ * instructions wide, and the guest does not know when it is saved.
  *
  * Whom a release wakes
  * --------------------
