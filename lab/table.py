@@ -277,8 +277,8 @@ def _cpu_waits(summary: Summary, workload: Workload) -> Grid:
         f"{workload.name}: waits for a CPU", "scheme",
         ["VMs", "waits/s", "mean ms", "p99 ms", "longest ms", "longest of each VM ms"], body,
         ("Of vCPUs that were preempted or woken, until they ran; all runs together, one that was"
-         " not over when its run ended is not in it. p99: rounded up to a power of two of"
-         " microseconds.",),
+         " not over when its run ended counts in the longest only. p99: rounded up to a power of"
+         " two of microseconds.",),
     )
 
 
