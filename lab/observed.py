@@ -180,7 +180,7 @@ def parse(text: str) -> Snapshot:
     vms: dict[str, dict[str, int]] = {}
     traces: dict[str, Trace] = {}
     waited: dict[str, Waited] = {}
-    found = _sections(text)
+    found = sections(text)
     for path, lines in found.items():
         folder, _, name = path.rpartition("/")
         if name == "counters" and folder.startswith(VMS):
@@ -202,8 +202,8 @@ def parse(text: str) -> Snapshot:
     return Snapshot(counters, waits, cpu_usec, timed, vms, traces, waited)
 
 
-def _sections(text: str) -> dict[str, list[str]]:
-    """Path to lines; those before the first heading are of no file."""
+def sections(text: str) -> dict[str, list[str]]:
+    """Of each file of a snapshot, path to lines; those before the first heading are of none."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.split("\n")[:-1]:

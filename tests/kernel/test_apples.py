@@ -6,6 +6,7 @@ from itertools import pairwise
 from statistics import median
 
 from lab import config
+from lab.observed import sections
 from lab.preemptions import KINDS
 from tests.kernel import searches
 from tests.kernel.conftest import HERE, Lab, Result
@@ -142,9 +143,8 @@ def epochs(result: Result, scheme: str) -> list[list[Epoch]]:
 
 def traces(snapshot: str) -> Iterator[list[Epoch]]:
     """The lines of each VM's file `epochs`, by its heads."""
-    for part in snapshot.split("==> ")[1:]:
-        title, *lines = part.rstrip().splitlines()
-        if title.endswith("/epochs <==") and lines:
+    for path, lines in sections(snapshot).items():
+        if path.endswith("/epochs") and lines:
             heads, *rows = [line.split() for line in lines]
             yield [dict(zip(heads, map(int, row), strict=True)) for row in rows]
 
