@@ -104,6 +104,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return run
 
 
+@pytest.fixture(scope="session")
+def length(pytestconfig: pytest.Config) -> int:
+    """Seconds that the load of one long check lasts in all."""
+    return int(pytestconfig.getoption("--soak"))
+
+
 Host = Callable[[str, str], AbstractContextManager[Session]]
 
 

@@ -12,9 +12,10 @@ import re
 import pytest
 
 from tests.kernel import test_hostile
-from tests.kernel.conftest import HERE, Host, Lab, Result
+from tests.kernel import test_torture as torture
+from tests.kernel.conftest import Host, Lab, Result
 
-DEBUG = str(HERE / "debug.toml")
+DEBUG = torture.experiment("debug")
 VARIANTS = ("lockdep", "kasan", "kcsan")
 LOCKS = 7
 """Schemes of debug.toml: they share the length of the soak."""
@@ -50,12 +51,6 @@ echo load ended well
 """
 
 variants = pytest.mark.parametrize("variant", VARIANTS)
-
-
-@pytest.fixture
-def length(request: pytest.FixtureRequest) -> int:
-    """Seconds that the load of one test lasts in all."""
-    return int(request.config.getoption("--soak"))
 
 
 def reasons(result: Result) -> str:
@@ -123,6 +118,40 @@ def test_random_hypercalls(lab: Lab, variant: str, length: int) -> None:
     assert all(one.unexpected == 0 < one.accepted for one in made), made
     test_hostile.check_user_mode(result, "host-all")
     result.check_log()
+
+
+@pytest.mark.soak
+@variants
+@pytest.mark.parametrize("workload", ["locktorture-hotplug", "rcutorture"])
+def test_vcpus_off_and_on(lab: Lab, variant: str, workload: str, length: int) -> None:
+    result = lab(torture.experiment("hotplug"), "--variant", variant, "--schemes", torture.BOTH,
+                 *torture.longer(workload, length))
+    assert result.status == 0, result.output
+    for scheme in torture.BOTH.split(","):
+        assert "End of test: SUCCESS" in result.guest_output(scheme), scheme
+
+
+@pytest.mark.soak
+@variants
+def test_parameters_change(lab: Lab, variant: str, length: int) -> None:
+    result = lab(torture.experiment("tuned"), "--variant", variant, "--cmd",
+                 torture.BESIDE.format(seconds=length), "--timeout", str(3 * length + 300))
+    torture.check_tuned(result, {"parameters"})
+
+
+@pytest.mark.soak
+@variants
+def test_guests_are_killed(lab: Lab, variant: str) -> None:
+    torture.check_killed(lab(torture.experiment("killed"), "--variant", variant))
+
+
+@pytest.mark.soak
+@variants
+def test_guests_are_restored(lab: Lab, variant: str, length: int) -> None:
+    """A restore takes longer than in the other tests, and records are shared again after it."""
+    torture.check_restored(lab(
+        torture.experiment("restored"), "--variant", variant, "--cmd",
+        torture.BESIDE.format(seconds=max(length, 60)), "--timeout", str(3 * length + 120)), 2)
 
 
 @pytest.mark.soak

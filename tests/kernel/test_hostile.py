@@ -96,9 +96,8 @@ def test_data_of_a_neighbour(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-def test_data_of_a_neighbour_for_long(lab: Lab, pytestconfig: pytest.Config) -> None:
-    runs = max(2, int(pytestconfig.getoption("--soak")) // 30)
-    check_data(lab("hostile", *DATA, "--boots", "1", "--reps", str(runs)))
+def test_data_of_a_neighbour_for_long(lab: Lab, length: int) -> None:
+    check_data(lab("hostile", *DATA, "--boots", "1", "--reps", str(max(2, length // 30))))
 
 
 @pytest.mark.soak

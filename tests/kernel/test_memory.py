@@ -54,5 +54,5 @@ def test_memory_goes_away(host: Host) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("variant", ["test", *VARIANTS])
-def test_memory_goes_away_for_long(host: Host, pytestconfig: pytest.Config, variant: str) -> None:
-    check_host(host, variant, min(int(pytestconfig.getoption("--soak")), LONGEST))
+def test_memory_goes_away_for_long(host: Host, variant: str, length: int) -> None:
+    check_host(host, variant, min(length, LONGEST))

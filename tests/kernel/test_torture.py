@@ -41,12 +41,6 @@ GUEST = 256 << 20
 """Memory of a guest."""
 
 
-@pytest.fixture
-def seconds(pytestconfig: pytest.Config) -> int:
-    """Length of the long checks."""
-    return int(pytestconfig.getoption("--soak"))
-
-
 def experiment(name: str) -> str:
     return str(HERE / f"{name}.toml")
 
@@ -72,17 +66,17 @@ def test_vcpus_off_and_on(lab: Lab) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scheme", [*LOCKS.split(","), *BOTH.split(",")])
-def test_vcpus_off_and_on_under_every_lock(lab: Lab, scheme: str, seconds: int) -> None:
+def test_vcpus_off_and_on_under_every_lock(lab: Lab, scheme: str, length: int) -> None:
     result = lab(experiment("hotplug"), "--schemes", scheme,
-                 *longer("locktorture-hotplug", seconds))
+                 *longer("locktorture-hotplug", length))
     assert result.status == 0, result.output
     assert "End of test: SUCCESS" in result.guest_output(scheme)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scheme", ["pvqspinlock", "ecs-count", "guest-all", "guest-all-pv"])
-def test_long_torture_of_rcu(lab: Lab, scheme: str, seconds: int) -> None:
-    result = lab(experiment("hotplug"), "--schemes", scheme, *longer("rcutorture", seconds))
+def test_long_torture_of_rcu(lab: Lab, scheme: str, length: int) -> None:
+    result = lab(experiment("hotplug"), "--schemes", scheme, *longer("rcutorture", length))
     assert result.status == 0, result.output
     assert "End of test: SUCCESS" in result.guest_output(scheme)
 
@@ -122,9 +116,9 @@ def test_offers_are_taken_back(lab: Lab) -> None:
 @pytest.mark.parametrize("kinds", ["parameters", "parameters,offers", "parameters,restore",
                                    "offers,restore"])
 @pytest.mark.parametrize("scheme", BOTH.split(","))
-def test_long_changes(lab: Lab, kinds: str, scheme: str, seconds: int) -> None:
+def test_long_changes(lab: Lab, kinds: str, scheme: str, length: int) -> None:
     check_tuned(lab(experiment("tuned"), "--disturb", kinds, "--schemes", scheme,
-                    "--cmd", BESIDE.format(seconds=seconds), "--timeout", str(3 * seconds + 300)),
+                    "--cmd", BESIDE.format(seconds=length), "--timeout", str(3 * length + 300)),
                 set(kinds.split(",")))
 
 
@@ -133,9 +127,9 @@ def test_long_changes(lab: Lab, kinds: str, scheme: str, seconds: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("scheme", ["ple-kvm", "apples", "apples-strong"])
-def test_nobody_starves(lab: Lab, scheme: str, seconds: int) -> None:
+def test_nobody_starves(lab: Lab, scheme: str, length: int) -> None:
     """The longest wait for a CPU of any vCPU, also of one that still waits in the end."""
-    result = lab("apples-shares", "--schemes", scheme, *longer("mixed-long", seconds))
+    result = lab("apples-shares", "--schemes", scheme, *longer("mixed-long", length))
     assert result.status == 0, result.output
     (run,) = result.runs()
     waits = result.cell(scheme, 2)["observed"]["cpu_waits"]
@@ -180,8 +174,8 @@ def test_guests_are_killed(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-def test_many_guests_are_killed(lab: Lab, seconds: int) -> None:
-    check_killed(lab(experiment("killed"), "--reps", str(max(2, seconds // 60))))
+def test_many_guests_are_killed(lab: Lab, length: int) -> None:
+    check_killed(lab(experiment("killed"), "--reps", str(max(2, length // 60))))
 
 
 # Restores
@@ -210,10 +204,10 @@ def test_guests_are_restored(lab: Lab) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("vms", [1, 2, 4])
-def test_many_guests_are_restored(lab: Lab, vms: int, seconds: int) -> None:
+def test_many_guests_are_restored(lab: Lab, vms: int, length: int) -> None:
     command = BESIDE.format(seconds=22)
     result = lab(experiment("restored"), "--cmd", command, "--timeout", "240", "--vms", str(vms),
-                 "--reps", str(max(2, seconds // 40)))
+                 "--reps", str(max(2, length // 40)))
     assert result.status == 0, result.output
     for run in result.runs():
         assert run["disturbed"]["restore"] == vms, run
