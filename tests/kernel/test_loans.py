@@ -15,12 +15,13 @@ import pytest
 from lab import observed
 from lab.counters import pairs
 from lab.guest import guest_group
+from lab.preemptions import KINDS
 from lab.session import Session, parameter_file
 from tests.kernel.conftest import Host
 
 GUEST = "pvqspinlock-0"
 VCPUS = 4
-CLAIM = "modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim"
+CLAIM = "modprobe ecs_claim seconds=2 form=1 {more} && rmmod ecs_claim"
 GROUP = f"{observed.CGROUPS}/{guest_group(GUEST)}"
 PERIOD = 100_000_000
 """Run time of a vCPU over which what it may borrow is added up, ns (extend.c)."""
@@ -45,6 +46,8 @@ class Lent:
     """Of all loans."""
     used: int
     """CPU time of the VM, ns, that of its monitor included."""
+    preempted: int
+    """Times that a vCPU lost its CPU and wanted it."""
 
 
 def counted(session: Session) -> Lent:
@@ -52,14 +55,15 @@ def counted(session: Session) -> Lent:
     files = f"/sys/kernel/debug/kvm/*-*/pvsync/counters {observed.cpu_file(GUEST)}"
     numbers = pairs(session.machine.control.run("sh", "-c", f"cat {files}")[1].splitlines())
     return Lent(numbers["extend_granted"], numbers["extend_denied"], numbers["extend_capped"],
-                numbers["extend_ns"], 1000 * numbers["usage_usec"])
+                numbers["extend_ns"], 1000 * numbers["usage_usec"],
+                sum(numbers[f"preempt_{kind}"] for kind in KINDS))
 
 
-def lent(session: Session) -> Lent:
+def lent(session: Session, more: str = "") -> Lent:
     """Let the guest claim, and say what it got."""
     before = counted(session)
-    answer = session.machine.control.call("guest_exec", name=GUEST, tag="claim", command=CLAIM,
-                                          timeout=120)
+    answer = session.machine.control.call("guest_exec", name=GUEST, tag="claim",
+                                          command=CLAIM.format(more=more), timeout=120)
     assert answer["status"] == 0, base64.b64decode(answer["out"])
     after = counted(session)
     change = Lent(*(getattr(after, name) - getattr(before, name) for name in Lent.__annotations__))
@@ -82,8 +86,10 @@ def written(session: Session, path: str, value: str) -> Iterator[None]:
     control = session.machine.control
     before = control.read_file(path).decode().strip()
     control.write_file(path, value)
-    yield
-    control.write_file(path, before)
+    try:
+        yield
+    finally:
+        control.write_file(path, before)
 
 
 @contextmanager
@@ -93,8 +99,10 @@ def own(session: Session, name: str, value: str) -> Iterator[None]:
         session.machine.control.call("tune", name=GUEST, parameter=name, value=text)
 
     tune(value)
-    yield
-    tune("global")
+    try:
+        yield
+    finally:
+        tune("global")
 
 
 def test_nobody_borrows_beyond_the_cap(session: Session) -> None:
@@ -108,6 +116,12 @@ def test_nobody_borrows_beyond_the_cap(session: Session) -> None:
     with written(session, parameter_file("extend_cap"), "0"):
         found = lent(session)
     assert found.granted == 0 < found.capped, found
+
+
+def test_a_loan_that_is_dropped_is_not_followed_by_another(session: Session) -> None:
+    """To share the record anew is of no use: after each loan somebody else has a turn."""
+    found = lent(session, "drop=Y")
+    assert 0 < found.granted <= found.preempted + VCPUS, found
 
 
 def test_a_vm_has_parameters_of_its_own(session: Session) -> None:

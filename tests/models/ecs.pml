@@ -64,6 +64,9 @@
  *	STAY_FOREVER	nothing makes the request again when a vCPU stays
  *	STAY_BLIND	it stays without an interrupt to take
  *	STAY_REALTIME	it stays in its section, and the host does not look who waits
+ *	DROP_QUIETLY	a loan ends and the thread goes on, and nothing makes the
+ *			request again
+ *	DROP_AND_LEND	the request is made again, and is put off for another loan
  *
  * No errors, with a reason each:
  *	NMI_LEFT	NMI handlers give back as well: that they leave it to what
@@ -127,6 +130,7 @@ bool requested[VCPUS];
 bool realtime[VCPUS];
 bool granted[VCPUS];
 bool returned[VCPUS];
+bool dropped[VCPUS];
 bool timer[VCPUS];
 
 /* What is true, for the assertions. */
@@ -484,6 +488,7 @@ inline switched_away(c)
 	realtime[c] = false;
 	put_off[c] = false;
 	returned[c] = false;
+	dropped[c] = false;
 	lent[c] = false
 }
 
@@ -492,6 +497,8 @@ inline switched_away(c)
 #else
 #define MAY_PUT_OFF(c)	(!realtime[c])
 #endif
+
+#define MAY_BORROW(c)	(!granted[c] && !dropped[c])
 
 /* pvsync_put_off_switch(), with the run queue locked */
 inline put_off_switch(c)
@@ -585,7 +592,7 @@ inline schedule(c)
 		:: may -> stay(c)
 		:: !may
 		fi
-	:: !granted[c] && !CLAIMS(c) ->
+	:: MAY_BORROW(c) && !CLAIMS(c) ->
 		put_off_switch(c);
 		if
 		:: may -> lend(c, true)
@@ -599,13 +606,13 @@ inline schedule(c)
 			switched_away(c)
 #endif
 		}
-	:: !granted[c] && CLAIMS(c) ->
+	:: MAY_BORROW(c) && CLAIMS(c) ->
 		put_off_switch(c);
 		if
 		:: may -> lend(c, false)
 		:: !may
 		fi
-	:: !granted[c] && !CLAIMS(c) ->
+	:: dropped[c] || (!granted[c] && !CLAIMS(c)) ->
 		d_step { switched_away(c) }
 	fi
 }
@@ -648,6 +655,17 @@ end:	do
 		loan_end(c);
 #endif
 		switched_away(c)
+	   }
+	:: d_step {
+		/* It is with its monitor for a moment, or shares another record. */
+		out[c] && !call[c] && granted[c] ->
+		loan_end(c);
+#ifndef DROP_AND_LEND
+		dropped[c] = true;
+#endif
+#ifndef DROP_QUIETLY
+		requested[c] = true
+#endif
 	   }
 	:: d_step {
 		out[c] && !call[c] && !requested[c] ->

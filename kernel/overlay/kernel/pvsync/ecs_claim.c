@@ -25,6 +25,10 @@ static unsigned int form = PVSYNC_ECS_COUNT;
 module_param(form, uint, 0444);
 MODULE_PARM_DESC(form, "of the claim, as in the ABI");
 
+static bool drop;
+module_param(drop, bool, 0444);
+MODULE_PARM_DESC(drop, "on borrowed time share no record any more, and share it once again");
+
 static atomic64_t turns;
 
 /* Every word of it says something that cannot be, and the host writes to it. */
@@ -46,6 +50,27 @@ static long claim(struct pvsync_ecs *record)
 	return kvm_hypercall4(PVSYNC_HC_ECS, gpa | form, gpa, gpa, ~PVSYNC_ECS_TASK_MASK);
 }
 
+static long share_nothing(void)
+{
+	return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+}
+
+static void claim_everything(struct pvsync_ecs *record, u64 word)
+{
+	WRITE_ONCE(record->non_preemptable, word);
+	WRITE_ONCE(record->preemptable, word);
+}
+
+/* So that the host forgets a loan before its end. */
+static long drop_loan(struct pvsync_ecs *record)
+{
+	if (!(READ_ONCE(record->non_preemptable) & PVSYNC_ECS_BORROWED))
+		return 0;
+	share_nothing();
+	claim_everything(record, ~PVSYNC_ECS_BORROWED);
+	return claim(record);
+}
+
 static void claim_and_compute(void)
 {
 	unsigned long end = jiffies + seconds * HZ;
@@ -55,14 +80,16 @@ static void claim_and_compute(void)
 
 	while (!answer && time_before(jiffies, end)) {
 		/* What the host has made of it, it is again. */
-		WRITE_ONCE(record->non_preemptable, ~0ULL);
-		WRITE_ONCE(record->preemptable, ~0ULL);
+		if (drop)
+			answer = drop_loan(record);
+		else
+			claim_everything(record, ~0ULL);
 		mine++;
 		cond_resched();
 	}
 	if (answer)
 		pr_err("ecs claim: the host answers %ld\n", answer);
-	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+	share_nothing();
 	kfree(record);
 	atomic64_add(mine, &turns);
 }

@@ -24,7 +24,7 @@
  *	UNLOCK rq				UNLOCK rq
  *
  * If the wake-up is first, the task is seen, and the vCPU goes. If it is second,
- * it finds no request and makes one, which is not put off, as that happens once.
+ * it finds no request and makes one, and it is looked anew who waits.
  *
  * What is put off is a switch to other tasks of the fair class only, at most for
  * the length of the timer. Nothing is given: update_curr() charges the time to the

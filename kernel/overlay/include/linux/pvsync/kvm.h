@@ -103,6 +103,7 @@ struct pvsync_shared {
  * @timer: ends it
  * @granted: there is one
  * @returned: the guest has given it back, and has not run since
+ * @dropped: it has ended without a switch, which has not come since
  * @since: its begin, ns
  * @period: run time of the vCPU's thread at the begin of the account's period, ns
  * @ran: run time in that period so far, while no thread runs the vCPU, ns
@@ -114,6 +115,7 @@ struct pvsync_loan {
 	struct hrtimer	timer;
 	bool		granted;
 	bool		returned;
+	bool		dropped;
 	u64		since;
 	u64		period;
 	u64		ran;

@@ -486,7 +486,7 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 void pvsync_ecs_forget(struct kvm_vcpu *vcpu)
 {
 	preempt_disable();
-	pvsync_loan_end(vcpu);
+	pvsync_loan_drop(vcpu);
 	vcpu->arch.pvsync.ecs.form = 0;
 	preempt_enable();
 }

@@ -25,6 +25,7 @@ void pvsync_account_load(struct kvm_vcpu *vcpu);
 void pvsync_account_put(struct kvm_vcpu *vcpu);
 void pvsync_loan_init(struct kvm_vcpu *vcpu);
 void pvsync_loan_end(struct kvm_vcpu *vcpu);
+void pvsync_loan_drop(struct kvm_vcpu *vcpu);
 void pvsync_give_back(struct kvm_vcpu *vcpu);
 bool pvsync_extend(void);
 

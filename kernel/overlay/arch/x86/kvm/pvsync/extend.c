@@ -14,7 +14,9 @@
  *			else: no loan, switch
  *
  * So there is one loan per boundary of the schedule, whatever the guest claims,
- * and the next one only after the scheduler has had its choice. A loan ends at
+ * and the next one only after the scheduler has had its choice: a loan that ends as the
+ * vCPU goes to its monitor or shares no record any more asks for a switch, as no timer is
+ * left to make the request that it put off. A loan ends at
  * the latest when the timer asks for a switch at the end of its time; earlier by the
  * guest's own PVSYNC_HC_GIVE_BACK, or if somebody else asks for a switch when the vCPU
  * has left its section. While it is in one, the requests of others, a tick's or a
@@ -201,7 +203,7 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 }
 
 /**
- * pvsync_loan_end - end a vCPU's loan, if it has one
+ * pvsync_loan_end - end a vCPU's loan, if it has one, with a switch to follow
  * @vcpu: the vCPU
  *
  * Context: thread of @vcpu, preemption disabled, on the CPU of the loan.
@@ -225,6 +227,24 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
 	if (loan->returned)
 		pvsync_count_for(vcpu, PVSYNC_extend_returned, 1);
+}
+
+/**
+ * pvsync_loan_drop - end a vCPU's loan, if it has one, with its thread going on
+ * @vcpu: the vCPU
+ *
+ * The loan has put a request off, and its timer, which would make it again, is gone. Until
+ * the switch there is no other loan, whatever record the guest shares meanwhile.
+ *
+ * Context: thread of @vcpu, preemption disabled, on the CPU of the loan.
+ */
+void pvsync_loan_drop(struct kvm_vcpu *vcpu)
+{
+	if (!vcpu->arch.pvsync.loan.granted)
+		return;
+	pvsync_loan_end(vcpu);
+	vcpu->arch.pvsync.loan.dropped = true;
+	ask_for_switch();
 }
 
 /**
@@ -306,6 +326,8 @@ bool pvsync_extend(void)
 		pvsync_loan_end(vcpu);
 		return false;
 	}
+	if (vcpu->arch.pvsync.loan.dropped)
+		return false;
 	vcpu->arch.pvsync.loan.returned = false;
 	if (!wants_loan(vcpu))
 		return false;

@@ -16,6 +16,7 @@
 void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
+	vcpu->arch.pvsync.loan.dropped = false;
 	pvsync_account_load(vcpu);
 	pvsync_cpu_wait_ends(vcpu);
 	pvsync_hvs_load(vcpu);
@@ -35,7 +36,10 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	bool yields = vcpu->arch.pvsync.yielding;
 	enum pvsync_counter where;
 
-	pvsync_loan_end(vcpu);
+	if (vcpu->scheduled_out)
+		pvsync_loan_end(vcpu);
+	else
+		pvsync_loan_drop(vcpu);
 	pvsync_account_put(vcpu);
 	pvsync_cpu_wait_begins(vcpu);
 	pvsync_spin_waits(vcpu);
