@@ -88,15 +88,21 @@ static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, vo
  * switched may be in the midst of an entry, and KVM, which puts in entries in the thread
  * alone, is not made for that; and how often it is switched until the monitor empties the
  * ring has no bound. So memory that is logged there is left alone.
+ *
+ * Slots may be replaced by such that are logged at any time: what is looked at is the one
+ * that is written to. Who asked for the log waits for this reader, and what was written
+ * before is in the copy of all memory that is made after it.
  */
-static bool may_write(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where)
+static bool write_unlogged(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where,
+			   const void *data, unsigned int offset, unsigned long len)
 {
-	const struct kvm_memory_slot *slot;
+	u8 byte;
 
-	if (!vcpu->kvm->dirty_ring_size)
-		return true;
-	slot = gfn_to_memslot(vcpu->kvm, gpa_to_gfn(where->gpa));
-	return slot && !kvm_slot_dirty_track_enabled(slot);
+	/* Brings @where up to date with the slots. */
+	if (kvm_read_guest_offset_cached(vcpu->kvm, where, &byte, offset, sizeof(byte)))
+		return false;
+	return where->memslot && !kvm_slot_dirty_track_enabled(where->memslot) &&
+	       !__copy_to_user((void __user *)(where->hva + offset), data, len);
 }
 
 /* Return: whether it is written. */
@@ -107,8 +113,10 @@ static bool write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, v
 	bool done;
 
 	pagefault_disable();
-	done = may_write(vcpu, where) &&
-	       !kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
+	if (vcpu->kvm->dirty_ring_size)
+		done = write_unlogged(vcpu, where, data, offset, len);
+	else
+		done = !kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
 	pagefault_enable();
 	srcu_read_unlock(&vcpu->kvm->srcu, idx);
 	return done;
