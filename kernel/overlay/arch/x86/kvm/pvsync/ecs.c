@@ -303,11 +303,19 @@ static bool may_share(struct kvm_vcpu *vcpu)
 	       vcpu->arch.guest_state_protected;
 }
 
+/* What the monitor sets at the begin of KVM_RUN: a hint, as it may write it meanwhile. */
+static bool is_set_without_paging(struct kvm_vcpu *vcpu)
+{
+	return READ_ONCE(vcpu->run->kvm_dirty_regs) & KVM_SYNC_X86_SREGS &&
+	       !(READ_ONCE(vcpu->run->s.regs.sregs.cr0) & X86_CR0_PG);
+}
+
 /**
  * pvsync_ecs_load - a vCPU has got a CPU: tell its guest, if it is still the same
  * @vcpu: the vCPU, which has no loan
  *
- * Looks for a reset at the begin of an ioctl only, which sees what the one before has set.
+ * Looks for a reset at the begin of an ioctl only, which sees what the one before has set,
+ * or what it will set itself.
  * A thread that was switched may be in the midst of a change of mode of KVM's own, such as
  * an exit of a guest's guest or from management mode, where paging is off for a moment.
  *
@@ -315,7 +323,8 @@ static bool may_share(struct kvm_vcpu *vcpu)
  */
 void pvsync_ecs_load(struct kvm_vcpu *vcpu)
 {
-	if (vcpu->arch.pvsync.ecs.form && !vcpu->scheduled_out && !may_share(vcpu))
+	if (vcpu->arch.pvsync.ecs.form && !vcpu->scheduled_out &&
+	    (!may_share(vcpu) || is_set_without_paging(vcpu)))
 		vcpu->arch.pvsync.ecs.form = 0;
 	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
 }
