@@ -46,6 +46,9 @@
  * And it must be taken away before the vCPU goes on, as others leave flushes to it: not with
  * a record that the guest has just disowned, MSR_KVM_STEAL_TIME being written. Nor is a vCPU
  * that halts marked: it is not preempted but idle, and the guest's scheduler should know.
+ * With the local APIC in user mode KVM does not know that, and without a processor that says
+ * how long an instruction is (which KVM has written down only where guests may nest) it
+ * can be preempted between the exit and its halt.
  */
 #include <linux/kvm_host.h>
 
@@ -55,6 +58,7 @@
 
 #include "../cpuid.h"
 #include "../kvm_cache_regs.h"
+#include "../lapic.h"
 #include "../x86.h"
 
 #include "spin.h"
@@ -67,7 +71,7 @@ static bool moves_record(struct kvm_vcpu *vcpu)
 
 /*
  * Registers in, registers out: MSRs, of which those that tell KVM where something is have
- * physical addresses; CPUID; halting and pausing. A hypercall has physical addresses, too;
+ * physical addresses; CPUID; pausing, and halting that KVM knows of at once. A hypercall has physical addresses, too;
  * Xen's do not, but VMs with these have another record, which is not marked. Nothing to do:
  * interrupts, windows for them.
  */
@@ -78,9 +82,10 @@ static bool harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 	case SVM_EXIT_VINTR:
 	case SVM_EXIT_CPUID:
 	case SVM_EXIT_PAUSE:
-	case SVM_EXIT_HLT:
 	case SVM_EXIT_VMMCALL:
 		return true;
+	case SVM_EXIT_HLT:
+		return lapic_in_kernel(vcpu) && kvm_cpu_cap_has(X86_FEATURE_NRIPS);
 	case SVM_EXIT_MSR:
 		return !moves_record(vcpu);
 	default:
@@ -95,11 +100,12 @@ static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 	case EXIT_REASON_INTERRUPT_WINDOW:
 	case EXIT_REASON_CPUID:
 	case EXIT_REASON_PAUSE_INSTRUCTION:
-	case EXIT_REASON_HLT:
 	case EXIT_REASON_MSR_READ:
 	case EXIT_REASON_VMCALL:
 	case EXIT_REASON_PREEMPTION_TIMER:
 		return true;
+	case EXIT_REASON_HLT:
+		return lapic_in_kernel(vcpu);
 	case EXIT_REASON_MSR_WRITE:
 		return !moves_record(vcpu);
 	default:
