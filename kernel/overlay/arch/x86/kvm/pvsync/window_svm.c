@@ -57,7 +57,7 @@ static void set_window(struct vcpu_svm *svm)
  * @vcpu: the vCPU
  *
  * What a guest of this guest has is what its own host chose, see
- * nested_vmcb02_prepare_control(); it is left.
+ * nested_vmcb02_prepare_control(); it is left, and what this one's exits are until it is back.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -66,7 +66,9 @@ void pvsync_svm_load(struct kvm_vcpu *vcpu)
 	struct vcpu_svm *svm = to_svm(vcpu);
 	bool wanted = wants_exits(vcpu->kvm);
 
-	set_exits(svm, wanted);
+	/* In the midst of a nested entry there is nothing to be recalculated yet. */
+	if (!is_guest_mode(vcpu))
+		set_exits(svm, wanted);
 	if (!wanted)
 		return;
 	if (kvm_pause_in_guest(vcpu->kvm))
