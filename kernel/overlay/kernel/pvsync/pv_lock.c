@@ -206,6 +206,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 {
 	struct pvsync_slot *slot;
 	unsigned long flags;
+	bool halted;
+	u64 start;
 	int cpu;
 
 	if (in_nmi())
@@ -213,6 +215,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 
 	raw_local_irq_save(flags);
 	cpu = raw_smp_processor_id();
+	/* The clock can be traced, and a tracer may wait for a lock: not with the slot filled. */
+	start = pvsync_lock_stat_on() ? pvsync_pv_clock(cpu) : 0;
 	slot = per_cpu_ptr(&pvsync_slots, cpu);
 	WRITE_ONCE(slot->ticket, ticket);
 	WRITE_ONCE(slot->woken, false);
@@ -222,10 +226,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	/* (1), pairs with (2) in pvsync_pv_unlock_slowpath() */
 	smp_mb__after_atomic();
 
-	if (pvsync_pv_announce(lock, ticket, ordered)) {
-		u64 start = pvsync_lock_stat_on() ? pvsync_pv_clock(cpu) : 0;
-
-		pvsync_count(PVSYNC_lock_halts);
+	halted = pvsync_pv_announce(lock, ticket, ordered);
+	if (halted) {
 		if (raw_irqs_disabled_flags(flags)) {
 			halt();
 		} else {
@@ -233,12 +235,15 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 			/* Handlers ran, and may have used the slot. */
 			raw_local_irq_disable();
 		}
-		if (start)
-			__pvsync_add(PVSYNC_lock_halted_ns, pvsync_pv_clock(cpu) - start);
 	}
 
 	cpumask_clear_cpu(cpu, &pvsync_sleepers);
 	WRITE_ONCE(slot->lock, NULL);
+	if (halted) {
+		pvsync_count(PVSYNC_lock_halts);
+		if (start)
+			__pvsync_add(PVSYNC_lock_halted_ns, pvsync_pv_clock(cpu) - start);
+	}
 	raw_local_irq_restore(flags);
 }
 
