@@ -146,6 +146,13 @@ static slowpath_fn __init wanted_slowpath(void)
 	return choice->slowpath ?: native_queued_spin_lock_slowpath;
 }
 
+static int __init note_nopvspin(char *arg)
+{
+	nopvspin_given = true;
+	return 0;
+}
+early_param("nopvspin", note_nopvspin);
+
 static int __init parse_lock(char *arg)
 {
 	const struct lock_choice *choice = find_choice(arg);
@@ -162,12 +169,7 @@ static int __init parse_lock(char *arg)
 	 * KVM's and Xen's own choices would come later and win. The last
 	 * pvsync.lock= counts, and nopvspin keeps its meaning.
 	 */
-	if (chosen && !i)
-		nopvspin = nopvspin_given;
-	if (!chosen && i)
-		nopvspin_given = nopvspin;
-	if (i)
-		nopvspin = true;
+	nopvspin = i || nopvspin_given;
 	chosen = i;
 	pv_ops.lock.queued_spin_lock_slowpath = wanted_slowpath();
 	set_unlock(choice);
@@ -344,7 +346,7 @@ static int __init pvsync_locks_init(void)
 	const struct lock_choice *choice = &lock_choices[chosen];
 	slowpath_fn wanted = wanted_slowpath();
 
-	if (choice->slowpath && pvsync_spin_slowpath() != wanted) {
+	if (chosen && pvsync_spin_slowpath() != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
 		return 0;
