@@ -379,16 +379,17 @@ __setup("pvsync.ecs=", parse_ecs);
 
 /**
  * pvsync_ecs_share_anyway - share the records whether sections are told or not
+ * @wanted: whether to; the last call counts
  *
  * Context: parameters, as parse_ecs().
  *
  * Return: the reason why that is impossible, for the log; NULL if it is not.
  */
-const char * __init pvsync_ecs_share_anyway(void)
+const char * __init pvsync_ecs_share_anyway(bool wanted)
 {
-	const char *reason = pvsync_host_lacks(PVSYNC_FEATURE_ECS);
+	const char *reason = wanted ? pvsync_host_lacks(PVSYNC_FEATURE_ECS) : NULL;
 
-	share_anyway = !reason;
+	share_anyway = wanted && !reason;
 	return reason;
 }
 
@@ -469,8 +470,8 @@ static void set_sharing(bool on)
 /*
  * A guest that is saved goes on under a host, or in a process of the same one, which
  * knows nothing of its records, and it is not told so. Each CPU therefore shares its
- * record again at times, when it is awake anyway; a host that has it leaves all as it
- * is.
+ * record again at times, when it is awake anyway and has a tick; a host that has it leaves
+ * all as it is.
  */
 #define SHARE_AGAIN	(10 * HZ)
 

@@ -8,13 +8,13 @@
 
 #ifdef CONFIG_PVSYNC_ECS
 
-const char *pvsync_ecs_share_anyway(void);
+const char *pvsync_ecs_share_anyway(bool wanted);
 
 #else
 
-static inline const char *pvsync_ecs_share_anyway(void)
+static inline const char *pvsync_ecs_share_anyway(bool wanted)
 {
-	return "this kernel is built without it";
+	return wanted ? "this kernel is built without it" : NULL;
 }
 
 #endif

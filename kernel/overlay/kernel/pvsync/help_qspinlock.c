@@ -43,6 +43,7 @@ static bool helped_virt_spin_lock(struct qspinlock *lock)
 	return true;
 }
 
+#undef virt_spin_lock
 #define virt_spin_lock			helped_virt_spin_lock
 
 #include "../locking/qspinlock.c"

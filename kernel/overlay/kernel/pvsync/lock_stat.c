@@ -45,7 +45,7 @@ static DEFINE_PER_CPU(struct wait_bin [WAIT_BINS], wait_bins);
 
 static __always_inline u64 pvsync_cycles_to_ns(u64 cycles)
 {
-	return mul_u64_u32_div(cycles, USEC_PER_SEC, tsc_khz);
+	return tsc_khz ? mul_u64_u32_div(cycles, USEC_PER_SEC, tsc_khz) : 0;
 }
 
 /**

@@ -175,15 +175,14 @@ void __pvsync_park_waking(struct task_struct *task)
 static int __init parse_park(char *arg)
 {
 	int wanted = match_string(strategy_names, ARRAY_SIZE(strategy_names), arg);
-	const char *reason = NULL;
+	const char *reason;
 
 	if (wanted < 0) {
 		pr_warn("pvsync.park=%s is not known, nothing changes; use stock, schdspin or eschdspin\n",
 			arg);
 		return 1;
 	}
-	if (wanted == PARK_ESCHDSPIN)
-		reason = pvsync_ecs_share_anyway();
+	reason = pvsync_ecs_share_anyway(wanted == PARK_ESCHDSPIN);
 	if (reason) {
 		pr_info("pvsync.park=%s is stock here: %s\n", arg, reason);
 		wanted = PARK_STOCK;

@@ -60,7 +60,7 @@
  * Kernel addresses. flush_tlb_kernel_range() and flush_tlb_all() ask for a full
  * flush, global translations included. The host's flush spans all PCIDs, so that
  * invalidate_other is not needed. Flushes that come with other work for a CPU
- * (cpa_flush(), text_poke()) stay with interrupts, and so does that of vmalloc when
+ * (cpa_flush() of some pages, text_poke()) stay with interrupts, and so does that of vmalloc when
  * it puts a huge page in the place of a table (pud_free_pmd_page()), which it
  * frees at once: the interrupt waits for walkers that have interrupts disabled.
  * KVM has no notes for kernel addresses: kvmtlb leaves them to interrupts.
