@@ -36,6 +36,8 @@ class Daemon:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.guests: dict[str, Guest] = {}
+        self.before: dict[str, str] = {}
+        """What was in the files that were written, by path."""
         self.closing = asyncio.Event()
 
     def guest(self, name: str) -> Guest:
@@ -86,8 +88,12 @@ class Daemon:
         return {"data": base64.b64encode(data).decode()}
 
     async def op_write(self, path: str, text: str) -> dict[str, Any]:
-        """Write `text` to an existing file such as a kernel parameter."""
-        put(Path(path), text)
+        """Write `text` to a file such as a kernel parameter; what it had comes back in the end."""
+        file = Path(path)
+        if path not in self.before:
+            with contextlib.suppress(OSError, ValueError):  # one that can only be written
+                self.before[path] = file.read_text()
+        put(file, text)
         return {}
 
     async def op_copy(self, source: str, path: str, size: int) -> dict[str, Any]:
@@ -292,9 +298,12 @@ class Daemon:
         note["out"] = await guest.output(tag)
 
     async def op_quit(self) -> dict[str, Any]:
-        """End all guests, then this process; a machine is powered off."""
+        """End all guests, put back what was written, then end this process, or the machine."""
         for name in list(self.guests):
             await self.op_kill(name)
+        for path, text in self.before.items():
+            with contextlib.suppress(OSError):
+                put(Path(path), text)
         self.closing.set()
         return {}
 

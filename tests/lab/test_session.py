@@ -84,6 +84,20 @@ def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
     assert "booting" in (tmp_path / "boots/0/guest-a-0.console.log").read_text()
 
 
+def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no boot resets it, and the last scheme has set them."""
+    parameter = tmp_path / "extend"
+    parameter.write_text("off\n")
+    monkeypatch.setattr("lab.session.parameter_file", lambda name: str(parameter))
+    what = experiment(f"cat {parameter}; echo; echo Time: 1.5; sleep 0.3")
+    what = replace(what, schemes=(replace(what.schemes[0], host={"extend": "ecs"}),))
+    assert go(what, spec, tmp_path / "out")
+    (run, *_) = (one for one in records.runs(tmp_path / "out") if one.valid)
+    assert (tmp_path / "out" / run.guests[0].output).read_text().startswith("ecs\n")
+    assert parameter.read_text() == "off\n"
+
+
 @pytest.mark.parametrize(("mode", "words"), [
     ("die", "died"), ("splat", "scheduling while atomic"), ("noboot", "did not boot"),
     ("hang", "did not end its run within 3 s"),  # the limit of its command
