@@ -289,7 +289,7 @@ def _new_directory(name: str) -> Path:
 def check_resume(directory: Path, experiment: Experiment, backend: str = "auto") -> None:
     """UsageError unless the directory is whole and was begun with this very experiment."""
     from lab import backend as backends
-    from lab import parse
+    from lab import parse, provenance
 
     begun = parse.manifest(directory)
     parse.runs(directory)
@@ -310,6 +310,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "pin": experiment.pin,
         "guest_mem": experiment.guest_mem,
         "backend": backends.choose(backend),
+        "machine": provenance.machine_kind(),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]
     if different:
@@ -323,9 +324,12 @@ def _same_files(
     directory: Path, experiment: Experiment, options: "Options", progress: Progress
 ) -> "Images":
     """The images to go on with; UsageError when they are not those it was begun with."""
-    from lab import images, parse
+    from lab import images, parse, provenance
 
     begun = parse.manifest(directory)
+    if begun.commit != (commit := provenance.git_commit()):
+        progress.say(f"Begun at commit {begun.commit}, going on at {commit}: the kernel and the"
+                     " images are checked to be the same, the lab itself is not.")
     files = images.of_experiment(experiment, options.tree, options.packages, progress)
     pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu),
              ("images", begun.images, files.images))

@@ -7,9 +7,7 @@ remains, so a killed or interrupted run goes on from any point.
 
 import fcntl
 import os
-import platform
 import shlex
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,8 +26,8 @@ from lab.images import Images
 from lab.machine import HostSpec
 from lab.model import Backend, BootRecord, Experiment, Manifest, RunRecord
 from lab.parse import guest_figures
-from lab.paths import ROOT
 from lab.progress import Progress, Stage
+from lab.provenance import git_commit, machine_kind
 from lab.schedule import PlannedRun
 from lab.session import (
     HOST_QEMU,
@@ -317,30 +315,3 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         observe=experiment.observe, window_ms=experiment.window_ms,
         disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin,
         guest_mem=experiment.guest_mem, images=files.images)
-
-
-def machine_kind() -> str:
-    """Processor, cores and memory, such as "AMD EPYC, 2 CPUs, 24 GiB"."""
-    model = platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    memory = psutil.virtual_memory().total / (1 << 30)
-    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, {memory:.0f} GiB"
-
-
-def git_commit() -> str:
-    """Commit of this repository, with "-dirty" when files differ; may be "unknown"."""
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True,
-                              text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-    try:
-        commit = git("rev-parse", "HEAD")
-        dirty = "-dirty" if commit and git("status", "--porcelain") else ""
-    except OSError:
-        return "unknown"
-    return commit + dirty if commit else "unknown"
-
-

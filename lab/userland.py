@@ -121,6 +121,7 @@ def _image(kind: str, userland: Path, kernel: KernelImage, progress: Progress | 
     digest = (
         content.Hasher()
         .text("recipe", RECIPE, userland.name, *CC, tools.run(["gcc", "--version"]).decode())
+        .file("versions", userland / "packages.json")
         .tree("target", TARGET)
         .tree("programs", PROGRAMS)
         .tree("modules", kernel.modules)

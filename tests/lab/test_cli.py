@@ -19,6 +19,7 @@ from lab import cli, config, images, paths
 from lab.errors import LabError, UsageError
 from lab.images import Images
 from lab.model import Experiment, Observe
+from lab.provenance import machine_kind
 from tests.lab.synthetic import Synthetic
 
 FILES = replace(
@@ -276,7 +277,7 @@ def begun(tmp_path: Path, experiment: Experiment) -> Path:
         made.manifest(), experiment=experiment.name, schemes=experiment.schemes,
         workloads=experiment.workloads, vms=experiment.vms, vcpus=experiment.vcpus,
         pcpus=experiment.pcpus, reps=experiment.reps, boots=experiment.boots,
-        baseline=experiment.schemes[0].label, images=FILES.images,
+        baseline=experiment.schemes[0].label, images=FILES.images, machine=machine_kind(),
     )
     (tmp_path / "old" / "manifest.json").write_text(json.dumps(asdict(manifest)))
     return tmp_path / "old"
@@ -340,6 +341,13 @@ def test_resume_on_another_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("lab.backend.choose", lambda _: "kvm")
     with pytest.raises(UsageError, match="was begun with other backend"):
         cli.check_resume(directory, config.experiment("demo"))
+
+
+def test_resume_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = begun(tmp_path, config.experiment("demo"))
+    monkeypatch.setattr("lab.provenance.machine_kind", lambda: "Some CPU, 64 CPUs, 8 GiB")
+    with pytest.raises(UsageError, match="was begun with other machine"):
+        cli.check_resume(directory, config.experiment("demo"), "tcg")
 
 
 def test_report_of_damaged_records(call: Call, tmp_path: Path) -> None:
