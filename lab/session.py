@@ -341,7 +341,7 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         for name, answer in answers.items():
             file = folder / observed.file_name(name, when)
-            file.write_bytes(base64.b64decode(answer["out"]))
+            records.write(file, base64.b64decode(answer["out"]))
 
     def _meanwhile(self, names: list[str], run_id: str) -> Answer:
         """What a round is asked for besides: windows, and what disturbs the guests."""
@@ -366,7 +366,7 @@ class Session:
                            (disturb.FILE, disturb.as_text(answer["disturbed"]))):
             if text:
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / file).write_text(text)
+                records.write(folder / file, text.encode())
 
     def _apply(self, scheme: Scheme, guests: list[str]) -> None:
         """Write the scheme's host parameters; others get back what they had."""
