@@ -43,6 +43,8 @@ ISOLATION = "tests/vmx/test_isolation.py"
 PROGRAMS = "tests/lab/test_workloads.py"
 """Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+GRACE_S = 60
+"""For a stage that is ended: pytest writes what it has found so far."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run."""
 
@@ -108,7 +110,7 @@ def soak_stages(seconds: int) -> list[Stage]:
         Stage("lab", lab, "pytest", 20 * seconds + 3600),
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
-        Stage("kernel", kernel, "pytest", 60 * seconds + 30_000),
+        Stage("kernel", kernel, "pytest", 100 * seconds + 60_000),
         Stage("vmx", (sys.executable, "-m", "pytest", "-vv", ISOLATION), "pytest"),
     ]
 
@@ -119,7 +121,9 @@ def run_stage(stage: Stage, folder: Path) -> tuple[Count, str]:
     extra = (f"--junit-xml={xml}",) if stage.count == "pytest" else ()
     status, output = _execute((*stage.command, *extra), stage.timeout_s)
     if status is None:
-        return Count(failed=1), f"could not run to its end: {output.splitlines()[-1]}"
+        by_then = junit(xml) if stage.count == "pytest" else None
+        return (by_then or Count()) + Count(failed=1), (
+            f"could not run to its end: {output.splitlines()[-1]}")
     if stage.count == "status":
         return (Count(passed=1), "") if status == 0 else (Count(failed=1), f"status {status}")
     found = junit(xml) if stage.count == "pytest" else closing(output)
@@ -181,14 +185,12 @@ def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]
         status = process.wait()
     except OSError as error:
         if process is not None:
+            _stop(process)
             raise
         return None, f"{command[0]}: {error.strerror}"
     except KeyboardInterrupt:
         if process is not None:
-            _end(process, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(60)
-            _end(process, signal.SIGKILL)
+            _stop(process)
         raise
     finally:
         if timer is not None:
@@ -200,6 +202,14 @@ def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]
 
 def _end_late(process: subprocess.Popen[str], late: threading.Event) -> None:
     late.set()
+    _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """End a stage and all that it has started."""
+    _end(process, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
     _end(process, signal.SIGKILL)
 
 
@@ -222,20 +232,30 @@ def run_all(chosen: Sequence[Stage], report: Path | None = None,
             print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
             began = time.monotonic()
             limit = max(1.0, min(stage.timeout_s, end - began))
-            count, broken = run_stage(replace(stage, timeout_s=limit), Path(folder))
-            seconds = time.monotonic() - began
-            total += count
-            result = f"{count}; {broken}" if broken else str(count)
-            found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
+            result = "was stopped"
+            try:
+                count, broken = run_stage(replace(stage, timeout_s=limit), Path(folder))
+                result = f"{count}; {broken}" if broken else str(count)
+                total += count
+            finally:
+                seconds = time.monotonic() - began
+                found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
+                if report is not None:
+                    _add(report, soak_report.section(stage.name, stage.command, result, seconds,
+                                                     found))
             lines.append(f"{stage.name:10} {result} in {seconds:.0f} s")
             lines += [f"    {one.name}: {one.said}" for one in found if one.outcome == "failed"]
-            if report is not None:
-                with report.open("a") as file:
-                    file.write("\n" + soak_report.section(stage.name, stage.command, result,
-                                                          seconds, found))
     print("=== all stages", *lines, sep="\n")
     print(total, flush=True)
     return total
+
+
+def _add(report: Path, section: str) -> None:
+    try:
+        with report.open("a") as file:
+            file.write("\n" + section)
+    except OSError as error:
+        print(f"{report} cannot be written: {error.strerror}. It would have:", section, sep="\n")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The runner of all tests: it has to notice what breaks."""
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -118,6 +121,52 @@ def test_whole_run_ends_in_one_count(
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 1 failed, 1 skipped"
     monkeypatch.setattr(run_all, "stages", lambda: made[:1])
     assert run_all.main([]) == 0
+
+
+SLOW = """
+import time
+def test_a(): pass
+def test_b(): time.sleep(60)
+"""
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As under `main`: a shell starts what runs in the background with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_a_stage_found_before_its_end_is_kept(
+    tmp_path: Path, stopped: bool
+) -> None:
+    """That is out of time, or is stopped by Ctrl-C."""
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    slow = Stage("slow", (sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir",
+                          str(tmp_path), str(tmp_path)), "pytest", 90 if stopped else 8)
+    report = tmp_path / "soak.md"
+    report.write_text("")
+    if stopped:
+        timer = threading.Timer(8, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            run_all.run_all([slow], report)
+    else:
+        began = time.monotonic()
+        assert run_all.run_all([slow], report) == Count(1, 1)
+        assert time.monotonic() - began < 40
+    text = report.read_text()
+    assert "| test_a |" in text and ("was stopped" if stopped else "more than 8 s") in text
+
+
+def test_report_that_vanished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = stage("print('2 passed, 0 failed')")
+    assert run_all.run_all([good], tmp_path / "none" / "soak.md") == Count(2)
+    said = capsys.readouterr().out
+    assert "soak.md cannot be written: No such file or directory" in said and "## it" in said
 
 
 XML = """<testsuites><testsuite tests="3" failures="1" skipped="1">
