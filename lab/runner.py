@@ -74,10 +74,9 @@ def host_memory(experiment: Experiment) -> int:
 
 def host_spec(experiment: Experiment, backend: Backend, files: Images) -> HostSpec:
     """The host that the experiment needs."""
-    rate = tsc.khz() if backend == "tcg" else 0
     return HostSpec(backend, experiment.pcpus, host_memory(experiment), files.host_kernel,
                     files.host_image, files.guest_image, files.guest_kernel, files.emulator,
-                    args=(f"tsc_early_khz={rate}",) if rate else (), others=files.others)
+                    args=tsc.kernel_arguments(backend), others=files.others)
 
 
 def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1) -> list[str]:

@@ -17,11 +17,10 @@ from lab.machine import HostSpec, die_with_parent, host_command
 from lab.model import Backend, Scheme
 from lab.progress import shown
 from lab.scratch import Scratch
+from lab.session import HOST_QEMU, HOST_WORK
 
 MEMORY = 2048
 GUEST_MEMORY = 512
-INNER = PurePosixPath("/run/pvsync")
-QEMU = ("/usr/bin/qemu-system-x86_64",)
 
 
 def interactive(argv: Sequence[str]) -> list[str]:
@@ -40,9 +39,10 @@ def interactive(argv: Sequence[str]) -> list[str]:
 def inner_script(scheme: Scheme, vcpus: int, kernel_size: int) -> str:
     """Shell commands that start one guest inside the host, on the host's terminal."""
     spec = GuestSpec("shell", vcpus, GUEST_MEMORY, scheme.guest, scheme.cpu)
-    argv = interactive(guest_command(QEMU, spec, INNER / "bzImage", PurePosixPath("/dev/vdb"),
-                                     INNER))
-    return (f"mkdir -p {INNER}/guests/shell; head -c {kernel_size} /dev/vdc >{INNER}/bzImage; "
+    argv = interactive(guest_command(HOST_QEMU, spec, HOST_WORK / "bzImage",
+                                     PurePosixPath("/dev/vdb"), HOST_WORK))
+    return (f"mkdir -p {HOST_WORK}/guests/shell; "
+            f"head -c {kernel_size} /dev/vdc >{HOST_WORK}/bzImage; "
             + shlex.join(argv) + "; echo o >/proc/sysrq-trigger; sleep 30")
 
 
@@ -57,10 +57,9 @@ def command(where: str, scheme: Scheme, backend: Backend, files: images.Images, 
         return interactive(guest_command(
             files.emulator, spec, PurePosixPath(files.guest_kernel),
             PurePosixPath(files.guest_image), PurePosixPath(run)))
-    rate = tsc.khz() if backend == "tcg" else 0
     host = HostSpec(backend, pcpus, MEMORY, files.host_kernel, files.host_image,
                     files.guest_image, files.guest_kernel, files.emulator,
-                    args=(f"tsc_early_khz={rate}",) if rate else ())
+                    args=tsc.kernel_arguments(backend))
     argv = interactive(host_command(host, run, run))
     if where == "guest":
         script = run / "script"

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from functools import cache
 
+from lab.model import Backend
+
 # lfence; rdtsc; shl rdx, 32; or rax, rdx; ret
 _READ_TSC = bytes.fromhex("0faee8" "0f31" "48c1e220" "4809d0" "c3")
 SPAN_S = 0.3
@@ -58,3 +60,9 @@ def khz() -> int:
     first = best([(now(), read(), now()) for _ in range(TRIES)])
     time.sleep(SPAN_S)
     return rate(first, best([(now(), read(), now()) for _ in range(TRIES)]))
+
+
+def kernel_arguments(backend: Backend) -> tuple[str, ...]:
+    """What the host's kernel is told of the rate, if it runs in the emulator."""
+    known = khz() if backend == "tcg" else 0
+    return (f"tsc_early_khz={known}",) if known else ()
