@@ -11,11 +11,10 @@ from lab.preemptions import KINDS
 from tests.kernel import searches
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.searches import Bounds, Epoch
-from tests.kernel.test_ecs import host_of_each
+from tests.kernel.test_ecs import host, host_of_each
 from tests.kernel.test_helping import followed
 
 SPIN = "hackbench -g 4 -l 150 >/dev/null"
-VMS = 2
 PICKS = ("pick_resource", "pick_lock", "pick_yielded", "pick_section")
 PAPER_LISTS = ("hvs", "cpth-r", "cpth-l", "cch", "apples-own")
 """Schemes whose choice is from the lists of hvs.c, as the paper has them."""
@@ -29,11 +28,6 @@ WINDOWS = {
     "aple-steady-20": (4096, 32768),
 }
 """Least and largest mean window, cycles."""
-
-
-def host(result: Result, scheme: str) -> dict[str, int]:
-    """The host's counters while the guests of a scheme ran."""
-    return dict(result.cell(scheme, VMS)["observed"]["host"])
 
 
 def told(seen: dict[str, int]) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from lab import observed
 from lab.guest import guest_group
+from lab.preemptions import SECTIONS
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.hypercalls import (
     ECS,
@@ -111,12 +112,13 @@ SAID = {
 KINDS = {"nothing", "non-preemptable", "preemptable", "spinlock", "rwlock-read", "rwlock-write",
          "mutex", "rwsem-read", "rwsem-write", "rcu"}
 """What section_cost passes, once on one CPU and once on two."""
-SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
 
 
 def counter(output: str, name: str) -> int:
-    """Sum of a counter over the guests."""
-    return sum(int(value) for value in re.findall(rf"^{name} (\d+)$", output, re.MULTILINE))
+    """Sum of a counter over the guests, all of which show it."""
+    found = re.findall(rf"^{name} (\d+)$", output, re.MULTILINE)
+    assert found, f"no {name}: {output}"
+    return sum(map(int, found))
 
 
 def host(result: Result, scheme: str) -> dict[str, int]:

@@ -117,6 +117,7 @@ def test_offers_are_taken_back(lab: Lab) -> None:
                                    "offers,restore"])
 @pytest.mark.parametrize("scheme", BOTH.split(","))
 def test_long_changes(lab: Lab, kinds: str, scheme: str, length: int) -> None:
+    """Where offers change a guest soon does without them, and says nothing of them any more."""
     check_tuned(lab(experiment("tuned"), "--disturb", kinds, "--schemes", scheme,
                     "--cmd", BESIDE.format(seconds=length), "--timeout", str(3 * length + 300)),
                 set(kinds.split(",")))
@@ -158,6 +159,7 @@ def check_killed(result: Result) -> None:
     assert result.status == 0, result.output
     made = result.runs()
     assert [len(machines(result, run, "before")) for run in made] == len(made) * [GUESTS], made
+    assert len(machines(result, made[-1], "after")) == 1, made[-1]
     kills = sum(run["disturbed"]["kill"] for run in made[:-1])
     assert kills >= len(made) - 1, made
     grown = memory(result, made[-1], *KERNEL) - memory(result, made[0], *KERNEL)
