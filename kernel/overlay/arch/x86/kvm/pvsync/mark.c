@@ -71,9 +71,9 @@ static bool moves_record(struct kvm_vcpu *vcpu)
 
 /*
  * Registers in, registers out: MSRs, of which those that tell KVM where something is have
- * physical addresses; CPUID; pausing, and halting that KVM knows of at once. A hypercall has physical addresses, too;
- * Xen's do not, but VMs with these have another record, which is not marked. Nothing to do:
- * interrupts, windows for them.
+ * physical addresses; CPUID; pausing, and halting where KVM knows of it at once. A hypercall
+ * has physical addresses, too; Xen's do not, but VMs with these have another record, which is
+ * not marked. Nothing to do: interrupts, windows for them.
  */
 static bool harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 {
