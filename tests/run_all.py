@@ -195,6 +195,7 @@ def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]
     finally:
         if timer is not None:
             timer.cancel()
+            timer.join()  # nothing of a stage is left when the next one begins
     if late.is_set():
         return None, f"it took more than {timeout_s:.0f} s and was ended"
     return status, "".join(lines)
