@@ -223,8 +223,9 @@ module_param_named(spin_gap_us, pvsync_spin_gap_us, uint, 0644);
 
 /*
  * How often it is looked whether a section has ended that does not tell, on borrowed
- * time, or one during which somebody else has asked for the CPU; 0 for never. An exit and a call of the scheduler each time, so that a guest
- * which is looked at too often gets nowhere: in an emulator, 100 is too often.
+ * time, or one during which somebody else has asked for the CPU; 0 for never. An exit and
+ * a call of the scheduler each time, so that a guest which is looked at too often gets
+ * nowhere: in an emulator, 100 is too often.
  */
 unsigned int pvsync_extend_look_us = 250;
 EXPORT_SYMBOL_GPL(pvsync_extend_look_us);
