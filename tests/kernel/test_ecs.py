@@ -154,6 +154,7 @@ def test_every_form_of_ecs(lab: Lab) -> None:
     check_parking(result)
 
 
+@pytest.mark.timed
 def test_nearly_all_loans_are_given_back(lab: Lab) -> None:
     """And who gives back is marked as preempted; the middle one of three runs tells."""
     result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count", "--reps", "3", "--cmd", BUSY)
@@ -188,6 +189,7 @@ def check_parking(result: Result) -> None:
     assert counter(result.guest_output("schdspin"), "park_spun") > 0
 
 
+@pytest.mark.timed
 def test_readers_and_writers_of_rwsems_spin(lab: Lab) -> None:
     """One of each, and a mutex of two, in a guest that has the CPUs for itself."""
     schemes = ("pvqspinlock", "schdspin", "eschdspin")
@@ -216,6 +218,7 @@ def misused(lab: Lab) -> Result:
     return result
 
 
+@pytest.mark.xdist_group("misused")
 def test_sharing_with_any_argument(misused: Result) -> None:
     assert answers(misused.guest_output("ecs-unknown")) == OFFERED
     assert answers(misused.guest_output("help-refused")) == dict.fromkeys(OFFERED, ENOSYS)
@@ -236,6 +239,7 @@ def test_records_are_taken_back(lab: Lab) -> None:
     assert lost["preempt_kernel"] < lost["preempt_unknown"], lost
 
 
+@pytest.mark.xdist_group("misused")
 def test_claims_that_never_end(misused: Result) -> None:
     """Garbage in every word, from all vCPUs: the host grants, bounds and survives."""
     for scheme in ("ecs-count", "ecs-count-watch"):
@@ -266,6 +270,7 @@ def us_per_wakeup(result: Result, scheme: str) -> dict[int, float]:
     return found
 
 
+@pytest.mark.timed
 def test_loans_are_charged_to_who_has_them(lab: Lab) -> None:
     """Beside a VM that borrows at each wake-up of a sleeper, sleepers pay for themselves alone.
 

@@ -13,6 +13,8 @@ import pytest
 
 from lab import kernel
 
+pytestmark = pytest.mark.xdist_group("objects")
+
 OBJECTS = (
     "kernel/locking/spinlock.o",
     "kernel/locking/qspinlock.o",

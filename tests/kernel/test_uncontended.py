@@ -14,6 +14,8 @@ import pytest
 
 from lab import kernel
 
+pytestmark = pytest.mark.xdist_group("objects")
+
 HERE = Path(__file__).parent
 LINKED = (
     "kernel/locking/spinlock.o",
