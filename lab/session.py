@@ -11,6 +11,7 @@ import base64
 import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -26,6 +27,8 @@ BOOT_LIMIT = 120.0
 """Seconds for the host's boot, and for that of a guest, besides:"""
 VCPU_LIMIT = 15.0
 """Seconds more for each of a guest's vCPUs."""
+LOOK_S = 5.0
+"""How often to look at the console of a guest that boots: one that is well takes less."""
 SETTLE = 30.0
 """Seconds for the guests to get ready, and for them to stop."""
 HOST_WORK = PurePosixPath("/run/pvsync")
@@ -163,7 +166,7 @@ class Session:
     def _boot(self, wanted: Iterable[tuple[str, int]]) -> None:
         """Boot those of (label, index) that are not up, all at the same time."""
         limit = self._boot_limit + self._vcpu_limit * self.experiment.vcpus
-        waiting: list[tuple[GuestSpec, str, Future[Answer]]] = []
+        waiting: list[tuple[str, Future[Answer]]] = []
         self.machine.control.call("switch", run=[])
         for label, index in wanted:
             name = guest_name(label, index)
@@ -175,22 +178,31 @@ class Session:
             kernel, image = self._files.get(scheme.variant, self._files[""])
             argv = guest_command(self._qemu, spec, kernel, image, self._work)
             group = guest_group(name) if self._groups else ""
-            waiting.append((spec, label, self.machine.control.submit(
+            waiting.append((name, self.machine.control.submit(
                 "start", name=name, argv=argv, cgroup=group, timeout=limit)))
-        for spec, label, future in waiting:
+            self._live[name] = Live(spec, label, limit)
+        for name, future in waiting:
             try:
-                answer = self.machine.control.wait(future, limit + self._settle,
-                                                   f"boot {spec.name}")
+                answer = self._booted(name, future, limit)
                 if self.experiment.pin:
-                    self.machine.control.call("pin", name=spec.name)
+                    self.machine.control.call("pin", name=name)
             except Refused as refusal:
-                self._live[spec.name] = Live(spec, label, limit)
-                self._look(spec.name)
-                self._drop(spec.name, self._live[spec.name].trouble or str(refusal))
+                self._drop(name, self._look(name) or str(refusal))
                 continue
-            self._live[spec.name] = Live(spec, label, float(answer["seconds"]),
-                                         str(answer["folder"]))
+            live = self._live[name]
+            live.seconds, live.folder = float(answer["seconds"]), str(answer["folder"])
         self.machine.control.call("switch", run=[])
+
+    def _booted(self, name: str, future: Future[Answer], limit: float) -> Answer:
+        """What the host says of a boot; Refused as soon as the guest's console tells of a fault.
+
+        A kernel that has one may hang, and the limit is made for slow machines.
+        """
+        while limit > 0 and not wait_for([future], LOOK_S).done:
+            limit -= LOOK_S
+            if trouble := self._look(name):
+                raise Refused(trouble)
+        return self.machine.control.wait(future, limit + self._settle, f"boot {name}")
 
     def _look(self, name: str) -> str:
         """Read the rest of a guest's console, keep it, say what is wrong with it."""

@@ -117,6 +117,19 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
     assert any(not boot.ok and boot.scheme == "bad" for boot in records.boots(tmp_path))
 
 
+def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
+                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not when the time for boots is over."""
+    monkeypatch.setattr("lab.session.LOOK_S", 0.2)
+    began = time.monotonic()
+    assert not go(experiment(good="", bad="oops", vms=(1,), repeats=0), spec, tmp_path)
+    assert time.monotonic() - began < 40, "twice the limit is 120 s"
+    assert [run.valid for run in records.runs(tmp_path) if run.scheme == "good"] == [True]
+    bad = [boot for boot in records.boots(tmp_path) if boot.guest == "bad-0"]
+    assert len(bad) == 2 and not any(boot.ok for boot in bad)
+    assert all("NULL pointer" in boot.reason for boot in bad), bad
+
+
 def test_runs_that_hardly_overlap_are_invalid(spec: HostSpec, tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Here none overlaps enough: each is repeated as often as stated, and none is averaged in."""

@@ -2,10 +2,11 @@
 """Stands for a guest's QEMU: its QMP and agent sockets and its console, no machine.
 
 The kernel's command line says how it behaves: fake=noboot never answers,
-fake=die ends when a round starts, fake=splat writes one to the console,
-fake=hang never ends a run, fake=once:FILE fails until FILE exists, fake=mute
-does not answer when its counters are asked for, fake=unsaved cannot be saved,
-fake=lost is silent after it was restored, fake=torn dies then.
+fake=oops does not either and says why, fake=die ends when a round starts,
+fake=splat writes one to the console, fake=hang never ends a run, fake=once:FILE
+fails until FILE exists, fake=mute does not answer when its counters are asked
+for, fake=unsaved cannot be saved, fake=lost is silent after it was restored,
+fake=torn dies then.
 
 A restored one runs its command once more from the start.
 """
@@ -158,7 +159,10 @@ qmp_server = listen(option(r"-qmp unix:([^,]+)"))
 connection, _ = agent_server.accept()
 agent = Agent(connection, mode)
 threading.Thread(target=qmp, args=(qmp_server,), daemon=True).start()
-if mode == "noboot":
+if mode == "oops":
+    console.write("[    0.1] BUG: kernel NULL pointer dereference, address: 0000000000000008\n")
+    console.flush()
+if mode in ("noboot", "oops"):
     time.sleep(600)
 if not option(r"-(incoming)"):
     console.write("[    0.0] booting\n")
