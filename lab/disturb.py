@@ -17,10 +17,6 @@ Value = str | tuple[str, int, int]
 
 FILE = "host.disturbed.txt"
 """In the folder of a run: seconds, kind, and what was done."""
-LEFT = ("head -v -n 999 /proc/meminfo; printf '\\n==> vms <==\\n'; "
-        "ls /sys/kernel/debug/kvm 2>/dev/null | grep -e -; ")
-"""Command that goes before that of the host's snapshots: its memory, and the folders of all VMs
-that it has; a VM that nothing but a fault still holds has one, too."""
 EVERY_S = 0.1
 RESTORE_LIMIT = 60.0
 """Seconds that one may take, beside guests that compute on an emulated host."""

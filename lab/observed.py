@@ -34,6 +34,9 @@ VMS = "vm/"
 HEADING = re.compile(r"==> (.+) <==")
 SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat", "ecs": "park_stat"}
 """What can be counted, to the kernel's file that switches it on; it costs time."""
+MEMORY = "/proc/meminfo"
+ALL_VMS = "printf '\\n==> vms <==\\n'; ls /sys/kernel/debug/kvm 2>/dev/null | grep -e -"
+"""Command of the host's snapshot."""
 LINES = 9999
 """Most of a file that a snapshot takes; `tlb_latency` may have about 1,000."""
 
@@ -80,7 +83,10 @@ def vm_file(folder: str, name: str = "counters") -> str:
 
 
 def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
-    """Command of the host's snapshot: its counters, and of these guests the VM's and CPU time.
+    """Command of the host's snapshot: its memory, the folders of all VMs that it has, its
+    counters, and of these guests the VM's and CPU time.
+
+    A VM that nothing but a fault still holds has a folder, too.
 
     That "before" a run clears first how long vCPUs waited for a CPU; that "after" it
     also has the latest epochs, which say when they were. `guests` is name to debugfs
@@ -94,6 +100,7 @@ def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
            for guest, folder in vms.items()
            for file in (files if when == "before" else ("epochs", *files))]
     return "; ".join((*(clear if when == "before" else ()),
+                      _command(MEMORY), ALL_VMS,
                       _command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 
 

@@ -345,8 +345,6 @@ class Session:
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, self._settle)
         read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
-        if self.experiment.disturb:
-            read = disturb.LEFT + read
         answers[observed.HOST] = self.machine.control.call(
             "exec", argv=["sh", "-c", read], timeout=self._settle)
         folder = self.out / "raw" / run_id
