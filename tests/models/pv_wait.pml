@@ -14,6 +14,9 @@
  * another lock as its first waiter, takes it, and ends. Its slot is seen between
  * the stores then, and what kicks came are gone when it looks at its own lock.
  *
+ * With PROBED code that waits for another lock as such a handler does runs once on CPU 1
+ * between its slot and its halt, interrupts or not: a probe, a sanitizer's report.
+ *
  * The ordered phase of the preemptable ticket lock touches nothing, and its
  * timeout may come at any time: such a waiter is here one that competes at once
  * (TICKET=0). A waiter may park at any time, whatever it has read: its count of
@@ -30,6 +33,12 @@
  *	TAKE_OWNED	a waiter takes a lock that is owned
  *	WAKE_ANY	the ticket lock wakes the first sleeper, not the next ticket
  *	WAKE_FIRST	it wakes the first that has the next ticket, not all (NESTED)
+ *	NO_LAST_LOOK	the sleeper halts without a last look at its slot (PROBED)
+ *	KICK_FIRST	the chosen sleeper is kicked, and marked after that
+ *
+ * With ANY_ORDER the stores to a slot reach memory one by one and in any order, which
+ * is that of every pair of them swapped, and releases look in between. It has to be
+ * harmless: (1) comes after them all.
  */
 #ifndef CPUS
 #define CPUS	3
@@ -69,13 +78,31 @@ bool b_sleeps[CPUS];
 byte b_ticket[CPUS];
 bool b_woken[CPUS];
 
+#ifdef ANY_ORDER
+/* What of the slot in the buffer has reached memory. */
+bool d_sleeps[CPUS], d_ticket[CPUS], d_woken[CPUS];
+
+#define BUFFER_SLOT(me)							\
+	b_slot[me] = true;						\
+	d_sleeps[me] = false; d_ticket[me] = false; d_woken[me] = false
+#else
+#define BUFFER_SLOT(me)	b_slot[me] = true
+#endif
+
 inline drain(me)
 {
 	if
 	:: b_slot[me] ->
+#ifdef ANY_ORDER
+		s_sleeps[me] = (d_sleeps[me] -> s_sleeps[me] : b_sleeps[me]);
+		s_ticket[me] = (d_ticket[me] -> s_ticket[me] : b_ticket[me]);
+		s_woken[me] = (d_woken[me] -> s_woken[me] : b_woken[me]);
+		d_sleeps[me] = false; d_ticket[me] = false; d_woken[me] = false;
+#else
 		s_sleeps[me] = b_sleeps[me];
 		s_ticket[me] = b_ticket[me];
 		s_woken[me] = b_woken[me];
+#endif
 		b_slot[me] = false
 	:: else
 	fi;
@@ -92,6 +119,11 @@ proctype memory(byte me)
 {
 end:	do
 	:: d_step { b_slot[me] || b_release[me] -> drain(me) }
+#ifdef ANY_ORDER
+	:: d_step { b_slot[me] && !d_sleeps[me] -> s_sleeps[me] = b_sleeps[me]; d_sleeps[me] = true }
+	:: d_step { b_slot[me] && !d_ticket[me] -> s_ticket[me] = b_ticket[me]; d_ticket[me] = true }
+	:: d_step { b_slot[me] && !d_woken[me] -> s_woken[me] = b_woken[me]; d_woken[me] = true }
+#endif
 	od
 }
 
@@ -196,8 +228,13 @@ inline release(me)
 		od;
 		if
 		:: next != NONE ->
+#ifdef KICK_FIRST
+			d_step { kick(me, next) };
+			d_step { s_woken[next] = true; next = NONE }
+#else
 			s_woken[next] = true;
 			d_step { kick(me, next); next = NONE }
+#endif
 		:: next == NONE
 		fi
 	:: !slow
@@ -211,7 +248,7 @@ inline clear_slot(me)
 	b_sleeps[me] = false;
 	b_ticket[me] = 0;
 	b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
-	b_slot[me] = true
+	BUFFER_SLOT(me)
 }
 
 /* The stores of the handler's own park, and what it leaves when it has taken that lock. */
@@ -222,9 +259,17 @@ inline handle_interrupt(me)
 	d_step { kicked[me] = false; sleep = false; b_sleeps[me] = false; b_ticket[me] = 0 }
 }
 
+/* The same park, where the halt is still to come: the slot is empty, kicks are gone. */
+inline probe(me)
+{
+	d_step { s_ticket[me] = 0; interrupted = true };
+	d_step { s_woken[me] = false; s_sleeps[me] = false };
+	d_step { kicked[me] = false; b_sleeps[me] = false; b_ticket[me] = 0 }
+}
+
 inline park(me)
 {
-	/* What is stored, and nobody sees before (1), is one step with it. */
+	/* What is stored, and nobody sees before (1), is one step with it; but ANY_ORDER. */
 	d_step {
 		b_sleeps[me] = true;
 		b_ticket[me] = ticket;
@@ -233,11 +278,20 @@ inline park(me)
 #else
 		b_woken[me] = s_woken[me];
 #endif
-		b_slot[me] = true;
-#ifndef NO_MB1
+		BUFFER_SLOT(me);
+#if !defined(NO_MB1) && !defined(ANY_ORDER)
 		drain(me)
 #endif
 	};
+#ifdef ANY_ORDER
+	MB(me);
+#endif
+#ifdef PROBED
+	if
+	:: me == 1 && !interrupted -> probe(me)
+	:: true
+	fi;
+#endif
 	/* Announce: an atomic operation when it changes the word. */
 	d_step {
 		if
@@ -252,6 +306,20 @@ inline park(me)
 		:: else -> sleep = true
 		fi
 	};
+#ifdef PROBED
+	if
+	:: me == 1 && !interrupted -> probe(me)
+	:: true
+	fi;
+#ifndef NO_LAST_LOOK
+	d_step {
+		if
+		:: sleep && !s_sleeps[me] -> sleep = false; clear_slot(me)
+		:: else
+		fi
+	};
+#endif
+#endif
 	if
 	:: sleep -> d_step { kicked[me] -> kicked[me] = false; sleep = false; clear_slot(me) }
 #ifdef NESTED

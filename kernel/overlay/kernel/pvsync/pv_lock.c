@@ -60,6 +60,9 @@
  *    where a handler parks for another lock, the slot has this lock and that ticket
  *    for a moment. Such a CPU waits for this lock as well, or did, but its turn it
  *    need not be; see below why it is not woken in the place of another.
+ *  - Code that waits for a lock itself between the slot and the halt, with interrupts
+ *    off: there is none but what a probe or a sanitizer puts there. It leaves an empty
+ *    slot behind, so the slot is looked at last, and who finds it empty goes round again.
  *  - CPU hotplug: a CPU that goes down waits for no lock, and slots are never
  *    freed.
  *
@@ -106,6 +109,7 @@
 #include <linux/cpumask.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
+#include <linux/kprobes.h>
 #include <linux/kvm_para.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
@@ -226,7 +230,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	/* (1), pairs with (2) in pvsync_pv_unlock_slowpath() */
 	smp_mb__after_atomic();
 
-	halted = pvsync_pv_announce(lock, ticket, ordered);
+	/* The slot: still as it was filled, see "Why none sleeps for ever". */
+	halted = pvsync_pv_announce(lock, ticket, ordered) && READ_ONCE(slot->lock) == lock;
 	if (halted) {
 		if (raw_irqs_disabled_flags(flags)) {
 			halt();
@@ -246,6 +251,8 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	}
 	raw_local_irq_restore(flags);
 }
+/* Between that look and the halt nothing may wait for a lock. */
+NOKPROBE_SYMBOL(pvsync_pv_park);
 
 static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
 {
