@@ -3,6 +3,7 @@
  * Counters in debugfs, pvsync/counters: a line "name value" for each, the sum
  * over all CPUs. Writing 0 clears them, and the histogram of lock_stat.c.
  */
+#include <linux/cpu.h>
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/export.h>
@@ -110,22 +111,39 @@ static int counters_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 
+static void clear_counters(unsigned int cpu)
+{
+	unsigned int i;
+
+	for (i = 0; i < PVSYNC_NR_COUNTERS; i++)
+		WRITE_ONCE(per_cpu(pvsync_counters[i], cpu), 0);
+	if (IS_ENABLED(CONFIG_PVSYNC_LOCK_STAT))
+		pvsync_clear_waits(cpu);
+}
+
+static void clear_here(void *unused)
+{
+	clear_counters(smp_processor_id());
+}
+
+/* Each CPU clears its own: another's store may be lost to an addition that is under way. */
 static ssize_t counters_write(struct file *file, const char __user *buf,
 			      size_t count, loff_t *pos)
 {
-	unsigned int i, cpu, value;
+	unsigned int cpu, value;
 	int err = kstrtouint_from_user(buf, count, 10, &value);
 
 	if (err)
 		return err;
 	if (value)
 		return -EINVAL;
+	cpus_read_lock();
 	for_each_possible_cpu(cpu) {
-		for (i = 0; i < PVSYNC_NR_COUNTERS; i++)
-			WRITE_ONCE(per_cpu(pvsync_counters[i], cpu), 0);
-		if (IS_ENABLED(CONFIG_PVSYNC_LOCK_STAT))
-			pvsync_clear_waits(cpu);
+		if (!cpu_online(cpu))
+			clear_counters(cpu);
 	}
+	on_each_cpu(clear_here, NULL, 1);
+	cpus_read_unlock();
 	return count;
 }
 

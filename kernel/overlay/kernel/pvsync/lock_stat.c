@@ -92,7 +92,7 @@ EXPORT_SYMBOL_GPL(pvsync_counted_lock);
  * pvsync_clear_waits - empty the histogram of a CPU
  * @cpu: the CPU
  *
- * Context: any; a wait that ends meanwhile may stay.
+ * Context: @cpu itself with interrupts disabled, or any while it is offline.
  */
 void pvsync_clear_waits(unsigned int cpu)
 {
