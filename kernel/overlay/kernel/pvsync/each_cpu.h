@@ -58,7 +58,8 @@ static inline struct task_struct *pvsync_crew_hire(struct pvsync_crew *crew, int
  * @work: what; it may sleep
  * @most: on so many CPUs only, on all of them if 0
  *
- * A thread that cannot be made is done without. When this returns, none of them runs
+ * A thread that cannot be made is done without. No CPU goes off or comes up meanwhile:
+ * what a thread shares of its CPU is its CPU's to take back. When this returns, none of them runs
  * the module's text any more.
  *
  * Context: may sleep.
@@ -78,10 +79,10 @@ static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 		if (most && !--most)
 			break;
 	}
-	cpus_read_unlock();
 	pvsync_crew_leave(&crew);
 	/* As long as asked for: no task that hangs. */
 	wait_for_completion_state(&crew.done, TASK_IDLE);
+	cpus_read_unlock();
 	for_each_possible_cpu(cpu) {
 		if (tasks[cpu])
 			kthread_stop_put(tasks[cpu]);
