@@ -38,6 +38,7 @@
 #define HC_GIVE_BACK	0x70760004ul
 #define ECS_COUNT	1ul
 #define ECS_FREE	2ul
+#define ECS_SILENT	3ul
 #define ECS_SIZE	128ul
 #define ECS_LOCK	(1ull << 0)
 #define ECS_READ	(1ull << 16)

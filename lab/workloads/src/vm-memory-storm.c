@@ -86,7 +86,8 @@ static struct call random_call(uint64_t *random)
 		return (struct call){ HC_TLB, one_of(random, 256), 0, 0, 0 };
 	case 4:
 	case 5:
-		return (struct call){ HC_ECS, address(random) | ECS_COUNT, 0, 0, 0 };
+		return (struct call){ HC_ECS, address(random) |
+				      (one_of(random, 4) ? ECS_COUNT : ECS_SILENT), 0, 0, 0 };
 	case 6:
 		return (struct call){ HC_ECS, address(random) | ECS_FREE, address(random) & ~3ul,
 				      task, task ? ~TASK_MASK | one_of(random, 4096) * 4 : 0 };

@@ -103,12 +103,12 @@ static u64 any(struct rnd_state *rnd)
 static long share(struct rnd_state *rnd)
 {
 	/* Bits of the form are those below the record's alignment, right or wrong. */
-	u64 a0 = address(rnd) | one_of(rnd, 4);
+	u64 form = one_of(rnd, 4), a0 = address(rnd) | form;
 	u64 task = 0, nesting = 0;
 
 	if (!one_of(rnd, 8))
 		return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, one_of(rnd, 8) ? 0 : any(rnd));
-	if (!(a0 & PVSYNC_ECS_FREE))
+	if (form != PVSYNC_ECS_FREE)
 		return kvm_hypercall4(PVSYNC_HC_ECS, a0, 0, 0, 0);
 	if (one_of(rnd, 4)) {
 		task = address(rnd);
