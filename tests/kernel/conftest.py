@@ -82,6 +82,28 @@ def meminfo(text: str, *names: str) -> int:
     return sum(1024 * int(found[name]) for name in names)
 
 
+KERNEL = "Slab", "PageTables", "SecPageTables", "VmallocUsed", "KernelStack"
+"""Memory that a kernel has for itself."""
+NOISE = 1 << 20
+"""Bytes by which a host's may differ between two looks; 200 KiB were seen."""
+
+
+def kernel_memory(result: Result, run: dict[str, Any], when: str) -> int:
+    """Bytes that the host's kernel has for itself "before" or "after" a run, guests up."""
+    return meminfo(result.host_snapshot(run, when), *KERNEL)
+
+
+def longer(workload: str, seconds: int) -> tuple[str, ...]:
+    """Arguments that make this workload's command that long; it fails by its status."""
+    command = f"seconds={seconds}\n{config.workloads()[workload].command}"
+    return "--cmd", command, "--timeout", str(3 * seconds + 300)
+
+
+def each(name: str, seconds: int) -> int:
+    """For each scheme of an experiment, where all of them together have so many; 10 at least."""
+    return max(10, seconds // len(config.experiment(name).schemes))
+
+
 Lab = Callable[..., Result]
 
 

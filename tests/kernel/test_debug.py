@@ -13,12 +13,10 @@ import pytest
 
 from tests.kernel import test_hostile
 from tests.kernel import test_torture as torture
-from tests.kernel.conftest import Host, Lab, Result
+from tests.kernel.conftest import Host, Lab, Result, each, longer
 
 DEBUG = torture.experiment("debug")
 VARIANTS = ("lockdep", "kasan", "kcsan")
-LOCKS = 7
-"""Schemes of debug.toml: they share the length of the soak."""
 FAULTS = {
     "order": ("lockdep", "possible circular locking dependency"),
     "state": ("lockdep", "inconsistent lock state"),
@@ -85,9 +83,9 @@ def test_faults_of_the_host_are_noticed(host: Host, kind: str) -> None:
 @pytest.mark.soak
 @variants
 def test_torture_of_every_lock(lab: Lab, variant: str, length: int) -> None:
-    seconds = max(length // LOCKS, 10)
-    result = lab(DEBUG, "--variant", variant, "--cmd", TORTURE.format(seconds=seconds),
-                 "--timeout", str(2 * seconds + 60))
+    seconds = each(DEBUG, length)
+    result = lab(DEBUG, "--variant", variant, "--vcpus", "8", "--cmd",
+                 TORTURE.format(seconds=seconds), "--timeout", str(2 * seconds + 120))
     assert result.status == 0, result.output
     assert all(cell["values"] for cell in result.summary["cells"]), result.output
 
@@ -125,7 +123,7 @@ def test_random_hypercalls(lab: Lab, variant: str, length: int) -> None:
 @pytest.mark.parametrize("workload", ["locktorture-hotplug", "rcutorture"])
 def test_vcpus_off_and_on(lab: Lab, variant: str, workload: str, length: int) -> None:
     result = lab(torture.experiment("hotplug"), "--variant", variant, "--schemes", torture.BOTH,
-                 *torture.longer(workload, length))
+                 *longer(workload, length))
     assert result.status == 0, result.output
     for scheme in torture.BOTH.split(","):
         assert "End of test: SUCCESS" in result.guest_output(scheme), scheme

@@ -247,7 +247,7 @@ def test_claims_that_never_end(misused: Result) -> None:
         assert {form for form, _turns in said} == {"1", "2"}, misused.output
         assert all(int(turns) > 0 for _form, turns in said)
     lied = host(misused, "ecs-count")
-    assert lied["extend_expired"] > lied["extend_avoided"] > -1, lied
+    assert lied["extend_expired"] > lied["extend_avoided"], lied
     # 1 ms, and what a timer of an emulated host may be late.
     assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
 

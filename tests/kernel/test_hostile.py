@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.kernel.conftest import HERE, Lab, Result
+from tests.kernel.conftest import HERE, NOISE, Lab, Result, kernel_memory
 
 FUZZ = "modprobe hypercall_fuzz seconds={} calls={} seed={} && rmmod hypercall_fuzz"
 SAID = re.compile(
@@ -25,6 +25,10 @@ FAULT = re.compile(
 machine that stood still leaves there."""
 DATA = ("--workload", "data-beside-hostile", "--schemes", "guest-all", "--vms", "3", "--variant",
         "test")
+
+
+LEAK = 64
+"""Bytes that a call at least leaves which leaves something."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,22 @@ def check_well(result: Result) -> None:
     result.check_log()
 
 
+def check_no_leak(result: Result, scheme: str, calls: int) -> None:
+    """The host's kernel has not grown by what every fourth call would have left."""
+    (run,) = result.runs(scheme)
+    grown = kernel_memory(result, run, "after") - kernel_memory(result, run, "before")
+    print(f"after {calls} calls the kernel has {grown} bytes more")
+    assert grown < NOISE + LEAK * calls // 4, (grown, calls)
+
+
 def test_random_hypercalls(lab: Lab) -> None:
     result = lab(str(HERE / "hostile.toml"), "--cmd", command(1, 2, seconds=8))
     check_well(result)
     for one in answers(result, "host-all", 1, 2):
         assert one.unexpected == 0, one
         assert min(one.accepted, one.refused, one.not_offered) > 100, one
+    check_no_leak(result, "host-all", sum(
+        one.accepted + one.refused for one in answers(result, "host-all", 1, 2)))
     for one in answers(result, "host-none", 1, 2):
         assert one.accepted == one.refused == one.unexpected == 0 < one.not_offered, one
     seen = result.cell("host-all", 2)["observed"]["host"]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.kernel.conftest import HERE, Lab, Result
+from tests.kernel.conftest import HERE, Lab, Result, each, longer
 from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command, times
 
 ONE_PAGE = 1 << 32
@@ -158,8 +158,8 @@ def test_no_stale_translation_in_140_vcpus(lab: Lab) -> None:
 
 
 @pytest.mark.soak
-def test_no_stale_translation_for_long(lab: Lab) -> None:
-    check_none_stale(lab("tlb-check"))
+def test_no_stale_translation_for_long(lab: Lab, length: int) -> None:
+    check_none_stale(lab("tlb-check", *longer("tlb-checker-long", each("tlb-check", length))))
 
 
 @pytest.mark.parametrize(("scheme", "who", "vms", "tries"), [

@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
-from lab import config, disturb, observed
-from tests.kernel.conftest import HERE, Lab, Result, meminfo
+from lab import disturb, observed
+from tests.kernel.conftest import (
+    HERE,
+    NOISE,
+    Lab,
+    Result,
+    kernel_memory,
+    longer,
+    meminfo,
+)
 
 LOCKS = "pvqspinlock,qspinlock,tas,ticket,pmt,pv-ticket,pv-pmt"
+ALONE = "ecs-count,tlb-shoot4u,ticket-help,apples"
+"""The other mechanisms."""
 BOTH = "guest-all,guest-all-pv"
 BESIDE = """
 /usr/lib/pvsync/bin/tlb-checker -S {seconds} >/tmp/checked 2>&1 &
@@ -34,21 +44,12 @@ LEAK = 128 << 10
 pages and MMU. What was allocated for the guest itself would be a thousand times as much."""
 GUESTS = 3
 """VMs of killed.toml."""
-NOISE = 1 << 20
-"""What the host's own slabs and page tables may differ by between two runs; 200 KiB were seen. So
-a VM too many is counted, and this is for what is left of those that are gone."""
 GUEST = 256 << 20
 """Memory of a guest."""
 
 
 def experiment(name: str) -> str:
     return str(HERE / f"{name}.toml")
-
-
-def longer(workload: str, seconds: int) -> tuple[str, ...]:
-    """Arguments that make this workload's command that long; it fails by its status."""
-    command = f"seconds={seconds}\n{config.workloads()[workload].command}"
-    return "--cmd", command, "--timeout", str(3 * seconds + 300)
 
 
 # vCPUs off and on
@@ -74,7 +75,7 @@ def test_vcpus_off_and_on_under_every_lock(lab: Lab, scheme: str, length: int) -
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("scheme", ["pvqspinlock", "ecs-count", "guest-all", "guest-all-pv"])
+@pytest.mark.parametrize("scheme", [*LOCKS.split(","), *ALONE.split(","), *BOTH.split(",")])
 def test_long_torture_of_rcu(lab: Lab, scheme: str, length: int) -> None:
     result = lab(experiment("hotplug"), "--schemes", scheme, *longer("rcutorture", length))
     assert result.status == 0, result.output
@@ -140,12 +141,9 @@ def test_nobody_starves(lab: Lab, scheme: str, length: int) -> None:
 # Kills
 
 
-KERNEL = "Slab", "PageTables", "SecPageTables", "VmallocUsed", "KernelStack"
-
-
-def memory(result: Result, run: dict[str, Any], *names: str) -> int:
-    """Bytes of the host's memory before a run, with all guests up, that are called so."""
-    return meminfo(result.host_snapshot(run, "before"), *names)
+def available(result: Result, run: dict[str, Any]) -> int:
+    """Bytes of the host's memory before a run, with all guests up."""
+    return meminfo(result.host_snapshot(run, "before"), "MemAvailable")
 
 
 def machines(result: Result, run: dict[str, Any], when: str) -> set[str]:
@@ -162,8 +160,9 @@ def check_killed(result: Result) -> None:
     assert len(machines(result, made[-1], "after")) == 1, made[-1]
     kills = sum(run["disturbed"]["kill"] for run in made[:-1])
     assert kills >= len(made) - 1, made
-    grown = memory(result, made[-1], *KERNEL) - memory(result, made[0], *KERNEL)
-    lost = memory(result, made[0], "MemAvailable") - memory(result, made[-1], "MemAvailable")
+    grown = (kernel_memory(result, made[-1], "before")
+             - kernel_memory(result, made[0], "before"))
+    lost = available(result, made[0]) - available(result, made[-1])
     said = f"after {kills} kills the kernel has {grown} bytes more, {lost} less are available"
     print(said)
     assert grown < NOISE + LEAK * kills // 2, said
@@ -184,18 +183,20 @@ def test_many_guests_are_killed(lab: Lab, length: int) -> None:
 
 
 def check_restored(result: Result, number: int) -> None:
-    """Every mechanism works with the new VM; none was switched off."""
+    """Every mechanism works with the new VMs, in each run; none was switched off."""
     assert result.status == 0, result.output
-    (run,) = result.runs()
-    assert run["disturbed"]["restore"] == 2, run
-    seen = observed.parse(result.host_snapshot(run, "after")).vms
-    for name, own in seen.items():
-        assert own["spin_events"] > 0 and own["yield_attempted"] > 0, (name, own)
-        assert own["tlb_calls"] > 0 == own["tlb_refused"], (name, own)
-        assert sum(own[f"preempt_{kind}"] for kind in SHARED) > 0, (name, own)
-    assert len(seen) == number == len(machines(result, run, "after")), seen.keys()
-    output = result.guest_output(run["scheme"])
-    assert not any(line in output for line in OFF), output
+    for run in result.runs():
+        assert run["disturbed"]["restore"] == number, run
+        seen = observed.parse(result.host_snapshot(run, "after")).vms
+        for name, own in seen.items():
+            assert own["spin_soft"] > 0 and own["yield_attempted"] > 0, (name, own)
+            assert (own["spin_help"] > 0) == (run["scheme"] == "guest-all"), (name, own)
+            assert own["tlb_calls"] > 0 == own["tlb_refused"], (name, own)
+            assert own["extend_granted"] > 0, (name, own)
+            assert sum(own[f"preempt_{kind}"] for kind in SHARED) > 0, (name, own)
+        assert len(seen) == number == len(machines(result, run, "after")), seen.keys()
+        output = result.guest_output(run["scheme"])
+        assert not any(line in output for line in OFF), output
 
 
 def test_guests_are_restored(lab: Lab) -> None:
@@ -205,11 +206,10 @@ def test_guests_are_restored(lab: Lab) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("scheme", BOTH.split(","))
 @pytest.mark.parametrize("vms", [1, 2, 4])
-def test_many_guests_are_restored(lab: Lab, vms: int, length: int) -> None:
-    command = BESIDE.format(seconds=22)
-    result = lab(experiment("restored"), "--cmd", command, "--timeout", "240", "--vms", str(vms),
-                 "--reps", str(max(2, length // 40)))
-    assert result.status == 0, result.output
-    for run in result.runs():
-        assert run["disturbed"]["restore"] == vms, run
+def test_many_guests_are_restored(lab: Lab, vms: int, scheme: str, length: int) -> None:
+    command = BESIDE.format(seconds=max(22, 11 * vms))
+    check_restored(lab(experiment("restored"), "--cmd", command, "--timeout", "240",
+                       "--schemes", scheme, "--vms", str(vms),
+                       "--reps", str(max(2, length // 80))), vms)
