@@ -116,7 +116,7 @@ def check_torture(result: Result, kinds: int = 1) -> None:
     for cell in result.summary["cells"]:
         output = result.guest_output(cell["scheme"])
         assert output.count("End of test: SUCCESS") == kinds, f"{cell['scheme']}: {output}"
-        (writes,) = re.findall(r"Writes:  Total: (\d+) ", output)
+        *_, writes = re.findall(r"Writes:  Total: (\d+) ", output)  # some say it twice
         assert int(writes) > 1000, f"{cell['scheme']} hardly moved"
 
 
