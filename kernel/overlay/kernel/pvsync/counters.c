@@ -121,14 +121,25 @@ static void clear_counters(unsigned int cpu)
 		pvsync_clear_waits(cpu);
 }
 
-static void clear_here(void *unused)
+static void clear_here(void *info)
 {
-	clear_counters(smp_processor_id());
+	void (**clear)(unsigned int cpu) = info;
+
+	(*clear)(smp_processor_id());
 }
 
-/* Each CPU clears its own: another's store may be lost to an addition that is under way. */
-static ssize_t counters_write(struct file *file, const char __user *buf,
-			      size_t count, loff_t *pos)
+/**
+ * pvsync_clear_write - clear what each CPU has counted, when a 0 is written to a file
+ * @buf: what is written
+ * @count: its length, bytes
+ * @clear: clears what @cpu has counted; runs there with interrupts disabled, or anywhere
+ *	   while the CPU is offline, as another's store may be lost to an addition under way
+ *
+ * Context: may sleep.
+ *
+ * Return: @count, or a negative error; -EINVAL for another number than 0.
+ */
+ssize_t pvsync_clear_write(const char __user *buf, size_t count, void (*clear)(unsigned int cpu))
 {
 	unsigned int cpu, value;
 	int err = kstrtouint_from_user(buf, count, 10, &value);
@@ -140,11 +151,17 @@ static ssize_t counters_write(struct file *file, const char __user *buf,
 	cpus_read_lock();
 	for_each_possible_cpu(cpu) {
 		if (!cpu_online(cpu))
-			clear_counters(cpu);
+			clear(cpu);
 	}
-	on_each_cpu(clear_here, NULL, 1);
+	on_each_cpu(clear_here, &clear, 1);
 	cpus_read_unlock();
 	return count;
+}
+
+static ssize_t counters_write(struct file *file, const char __user *buf,
+			      size_t count, loff_t *pos)
+{
+	return pvsync_clear_write(buf, count, clear_counters);
 }
 
 static int counters_open(struct inode *inode, struct file *file)

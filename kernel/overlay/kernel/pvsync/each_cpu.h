@@ -59,8 +59,8 @@ static inline struct task_struct *pvsync_crew_hire(struct pvsync_crew *crew, int
  * @most: on so many CPUs only, on all of them if 0
  *
  * A thread that cannot be made is done without. No CPU goes off or comes up meanwhile:
- * what a thread shares of its CPU is its CPU's to take back. When this returns, none of them runs
- * the module's text any more.
+ * what a thread shares of its CPU is its CPU's to take back. When this returns, none of
+ * them runs the module's text any more.
  *
  * Context: may sleep.
  */

@@ -170,23 +170,15 @@ static int latency_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 
-static void clear_here(void *unused)
+static void clear_latencies(unsigned int cpu)
 {
-	memset(this_cpu_ptr(&latencies), 0, sizeof(latencies));
+	memset(per_cpu_ptr(&latencies, cpu), 0, sizeof(latencies));
 }
 
 static ssize_t latency_write(struct file *file, const char __user *buf, size_t count,
 			     loff_t *pos)
 {
-	unsigned int value;
-	int err = kstrtouint_from_user(buf, count, 10, &value);
-
-	if (err)
-		return err;
-	if (value)
-		return -EINVAL;
-	on_each_cpu(clear_here, NULL, 1);
-	return count;
+	return pvsync_clear_write(buf, count, clear_latencies);
 }
 DEFINE_SHOW_STORE_ATTRIBUTE(latency);
 
