@@ -251,20 +251,15 @@ inline clear_slot(me)
 	BUFFER_SLOT(me)
 }
 
-/* The stores of the handler's own park, and what it leaves when it has taken that lock. */
-inline handle_interrupt(me)
+/*
+ * The stores of another park on this CPU, and what it leaves when it has taken that lock: an
+ * empty slot, and no kicks. An interrupt's handler ends the halt besides.
+ */
+inline park_elsewhere(me, sleeps)
 {
 	d_step { s_ticket[me] = 0; interrupted = true };
 	d_step { s_woken[me] = false; s_sleeps[me] = false };
-	d_step { kicked[me] = false; sleep = false; b_sleeps[me] = false; b_ticket[me] = 0 }
-}
-
-/* The same park, where the halt is still to come: the slot is empty, kicks are gone. */
-inline probe(me)
-{
-	d_step { s_ticket[me] = 0; interrupted = true };
-	d_step { s_woken[me] = false; s_sleeps[me] = false };
-	d_step { kicked[me] = false; b_sleeps[me] = false; b_ticket[me] = 0 }
+	d_step { kicked[me] = false; sleep = sleeps; b_sleeps[me] = false; b_ticket[me] = 0 }
 }
 
 inline park(me)
@@ -288,7 +283,7 @@ inline park(me)
 #endif
 #ifdef PROBED
 	if
-	:: me == 1 && !interrupted -> probe(me)
+	:: me == 1 && !interrupted -> park_elsewhere(me, sleep)
 	:: true
 	fi;
 #endif
@@ -308,7 +303,7 @@ inline park(me)
 	};
 #ifdef PROBED
 	if
-	:: me == 1 && !interrupted -> probe(me)
+	:: me == 1 && !interrupted -> park_elsewhere(me, sleep)
 	:: true
 	fi;
 #ifndef NO_LAST_LOOK
@@ -323,7 +318,7 @@ inline park(me)
 	if
 	:: sleep -> d_step { kicked[me] -> kicked[me] = false; sleep = false; clear_slot(me) }
 #ifdef NESTED
-	:: sleep && me == 1 && !interrupted -> handle_interrupt(me)
+	:: sleep && me == 1 && !interrupted -> park_elsewhere(me, false)
 #endif
 	:: !sleep
 	fi
