@@ -69,7 +69,7 @@ def guest_files(spec: HostSpec) -> dict[str, tuple[PurePosixPath, PurePosixPath]
 
 @dataclass
 class Live:
-    """A guest that is up."""
+    """A guest that is up, or boots."""
 
     spec: GuestSpec
     scheme: str
@@ -198,11 +198,13 @@ class Session:
 
         A kernel that has one may hang, and the limit is made for slow machines.
         """
-        while limit > 0 and not wait_for([future], LOOK_S).done:
-            limit -= LOOK_S
+        left = limit
+        while left > 0 and not wait_for([future], LOOK_S).done:
+            left -= LOOK_S
             if trouble := self._look(name):
+                self._live[name].seconds = limit - left
                 raise Refused(trouble)
-        return self.machine.control.wait(future, limit + self._settle, f"boot {name}")
+        return self.machine.control.wait(future, left + self._settle, f"boot {name}")
 
     def _look(self, name: str) -> str:
         """Read the rest of a guest's console, keep it, say what is wrong with it."""
