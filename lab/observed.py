@@ -35,8 +35,9 @@ HEADING = re.compile(r"==> (.+) <==")
 SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat", "ecs": "park_stat"}
 """What can be counted, to the kernel's file that switches it on; it costs time."""
 MEMORY = "/proc/meminfo"
+"""The host's file of its memory."""
 ALL_VMS = "printf '\\n==> vms <==\\n'; ls /sys/kernel/debug/kvm 2>/dev/null | grep -e -"
-"""Command of the host's snapshot."""
+"""Command that lists the folders of all VMs, under a heading of its own."""
 LINES = 9999
 """Most of a file that a snapshot takes; `tlb_latency` may have about 1,000."""
 

@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,15 +93,17 @@ def kernel_memory(result: Result, run: dict[str, Any], when: str) -> int:
     return meminfo(result.host_snapshot(run, when), *KERNEL)
 
 
-def longer(workload: str, seconds: int) -> tuple[str, ...]:
+def longer(workload: str, seconds: int, limit: int | None = None) -> tuple[str, ...]:
     """Arguments that make this workload's command that long; it fails by its status."""
     command = f"seconds={seconds}\n{config.workloads()[workload].command}"
-    return "--cmd", command, "--timeout", str(3 * seconds + 300)
+    return "--cmd", command, "--timeout", str(limit or 3 * seconds + 300)
 
 
-def each(name: str, seconds: int) -> int:
-    """For each scheme of an experiment, where all of them together have so many; 10 at least."""
-    return max(10, seconds // len(config.experiment(name).schemes))
+def each(seconds: int, schemes: Sized | str) -> int:
+    """For each of the schemes, or of an experiment's, where all have so many; 10 at least."""
+    if isinstance(schemes, str):
+        schemes = config.experiment(schemes).schemes
+    return max(10, seconds // len(schemes))
 
 
 Lab = Callable[..., Result]

@@ -83,7 +83,7 @@ def test_faults_of_the_host_are_noticed(host: Host, kind: str) -> None:
 @pytest.mark.soak
 @variants
 def test_torture_of_every_lock(lab: Lab, variant: str, length: int) -> None:
-    seconds = each(DEBUG, length)
+    seconds = each(length, DEBUG)
     result = lab(DEBUG, "--variant", variant, "--vcpus", "8", "--cmd",
                  TORTURE.format(seconds=seconds), "--timeout", str(2 * seconds + 120))
     assert result.status == 0, result.output
@@ -94,7 +94,7 @@ def test_torture_of_every_lock(lab: Lab, variant: str, length: int) -> None:
 @variants
 def test_every_mechanism(lab: Lab, variant: str, length: int) -> None:
     """Two guests of each scheme, whose vCPUs take each other's CPUs."""
-    seconds = max(length // len(MIXED), 10)
+    seconds = each(length, MIXED)
     result = lab(DEBUG, "--variant", variant, "--schemes", ",".join(MIXED), "--vms", "2",
                  "--observe=ecs", "--cmd", LOAD.format(seconds=seconds),
                  "--timeout", str(2 * seconds + 120))
@@ -157,7 +157,7 @@ def test_guests_that_are_not_preempted(lab: Lab, length: int) -> None:
     """By a boot argument; two guests of each scheme, with the load of the others."""
     schemes = ("pmt-preempt-none", "pmt-preempt-voluntary", "everything-preempt-none",
                "everything-preempt-voluntary")
-    seconds = max(length // len(schemes), 10)
+    seconds = each(length, schemes)
     command = LOAD + "cat /sys/kernel/debug/sched/preempt\n"
     result = lab(DEBUG, "--variant", "test", "--schemes", ",".join(schemes), "--vms", "2",
                  "--cmd", command.format(seconds=seconds), "--timeout", str(2 * seconds + 120))
@@ -172,7 +172,7 @@ def test_guests_that_are_not_preempted(lab: Lab, length: int) -> None:
 def test_kernels_built_without_preemption(lab: Lab, variant: str, length: int) -> None:
     """They keep no preempt count: what is read from it, pvsync.ecs=free, has to say so."""
     schemes = ("pmt", "everything", "ecs-free")
-    seconds = max(length // len(schemes), 10)
+    seconds = each(length, schemes)
     command = LOAD + "dmesg | grep -a pvsync:\n"
     result = lab(DEBUG, "--variant", variant, "--schemes", ",".join(schemes), "--cmd",
                  command.format(seconds=seconds), "--timeout", str(2 * seconds + 120))

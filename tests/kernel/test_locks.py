@@ -145,11 +145,10 @@ def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
 @pytest.mark.soak
 def test_rwlocks_and_interrupts_with_8_vcpus(lab: Lab, length: int) -> None:
     """Rwlocks hand over slowly with so many vCPUs, and take minutes to end."""
-    seconds = max(5, each(TORTURE, length) // 4)
-    check_torture(lab(TORTURE, *longer("locktorture-kinds", seconds),
-                      "--timeout", str(12 * seconds + 600)), 5)
+    seconds = max(5, each(length, TORTURE) // 4)
+    check_torture(lab(TORTURE, *longer("locktorture-kinds", seconds, 12 * seconds + 600)), 5)
 
 
 @pytest.mark.soak
 def test_torture_with_8_vcpus(lab: Lab, length: int) -> None:
-    check_torture(lab("torture8", *longer("locktorture-long", each("torture8", length))))
+    check_torture(lab("torture8", *longer("locktorture-long", each(length, "torture8"))))

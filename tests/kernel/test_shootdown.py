@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from lab import config
 from tests.kernel.conftest import HERE, Lab, Result, each, longer
 from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command, times
 
@@ -159,7 +160,10 @@ def test_no_stale_translation_in_140_vcpus(lab: Lab) -> None:
 
 @pytest.mark.soak
 def test_no_stale_translation_for_long(lab: Lab, length: int) -> None:
-    check_none_stale(lab("tlb-check", *longer("tlb-checker-long", each("tlb-check", length))))
+    result = lab("tlb-check", *longer("tlb-checker-long", each(length, "tlb-check")))
+    check_none_stale(result)
+    searched = re.compile(config.workloads()["tlb-checker-long"].pattern)
+    assert all(searched.search(result.output_of(run)) for run in result.runs()), result.output
 
 
 @pytest.mark.parametrize(("scheme", "who", "vms", "tries"), [
