@@ -177,6 +177,7 @@ struct pvsync_window {
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
  * @yielding: its thread is giving its CPU to another vCPU
+ * @marked: KVM was told that it is between two instructions, for the switch that it is in
  * @yielding_ns: time that its last sign spent in yields, or else without a CPU, ns
  * @spinning: its last sign is being handled
  * @left: when its thread lost the CPU in the meantime, ns
@@ -200,6 +201,7 @@ struct pvsync_window {
 struct pvsync_vcpu {
 	u64		last_event;
 	bool		yielding;
+	bool		marked;
 	u64		yielding_ns;
 	bool		spinning;
 	u64		left;

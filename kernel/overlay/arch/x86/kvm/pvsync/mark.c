@@ -34,6 +34,11 @@
  * of roots, SMRAM, but for one thing: the interrupts of real mode are emulated, and a
  * hypervisor in the guest has its own. Those are left out.
  *
+ * What KVM is told, by at_instruction_boundary, is true of this switch alone, and is taken back
+ * when the thread runs again (pvsync_unmark()): KVM itself does so at the begin of the next
+ * round from entry to exit only. A thread that is preempted on the way into the guest is past
+ * that, and what its vCPU leaves the guest for next may have to be emulated.
+ *
  * The mark itself is written by KVM, which has it written after interrupts only, so never
  * in the midst of two things that it does later:
  *
@@ -171,6 +176,36 @@ static bool may_be_marked(struct kvm_vcpu *vcpu)
 	return vcpu->arch.pvsync.yielding || (mark == PVSYNC_MARK_EXIT && harmless_exit(vcpu));
 }
 
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
+
+/* Accesses to memory or ports, which are emulated. */
+static bool is_access(u32 reason)
+{
+	if (boot_cpu_has(X86_FEATURE_SVM))
+		return reason == SVM_EXIT_NPF || reason == SVM_EXIT_IOIO;
+	return reason == EXIT_REASON_EPT_VIOLATION || reason == EXIT_REASON_EPT_MISCONFIG ||
+	       reason == EXIT_REASON_IO_INSTRUCTION;
+}
+
+/* Whether KVM takes it for one between two instructions after such an exit. */
+static void assert_not_emulated(struct kvm_vcpu *vcpu)
+{
+	u32 reason, intr_info, error_code;
+	u64 info1, info2;
+
+	if (!vcpu->arch.at_instruction_boundary)
+		return;
+	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
+	WARN_ONCE(is_access(reason), "pvsync: vCPU %d to be marked after exit %#x\n",
+		  vcpu->vcpu_id, reason);
+}
+
+#else
+
+static void assert_not_emulated(struct kvm_vcpu *vcpu) { }
+
+#endif /* CONFIG_PVSYNC_DEBUG_TLB */
+
 /**
  * pvsync_mark - a vCPU that is preempted, or yields, loses its CPU: is its guest told?
  * @vcpu: the vCPU
@@ -184,7 +219,27 @@ static bool may_be_marked(struct kvm_vcpu *vcpu)
  */
 bool pvsync_mark(struct kvm_vcpu *vcpu)
 {
-	if (!vcpu->arch.at_instruction_boundary && may_be_marked(vcpu))
+	assert_not_emulated(vcpu);
+	if (!vcpu->arch.at_instruction_boundary && may_be_marked(vcpu)) {
 		vcpu->arch.at_instruction_boundary = true;
+		vcpu->arch.pvsync.marked = true;
+	}
 	return vcpu->arch.at_instruction_boundary;
+}
+
+/**
+ * pvsync_unmark - a vCPU's thread runs again: what was said of its switch is over
+ * @vcpu: the vCPU
+ *
+ * The guest's record says that it is preempted until KVM takes that away, on the way into
+ * the guest; flushes that were left to the vCPU are done then.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_unmark(struct kvm_vcpu *vcpu)
+{
+	if (likely(!vcpu->arch.pvsync.marked))
+		return;
+	vcpu->arch.pvsync.marked = false;
+	vcpu->arch.at_instruction_boundary = false;
 }

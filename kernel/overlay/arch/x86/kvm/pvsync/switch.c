@@ -17,6 +17,7 @@ void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
 	vcpu->arch.pvsync.loan.dropped = false;
+	pvsync_unmark(vcpu);
 	pvsync_account_load(vcpu);
 	pvsync_cpu_wait_ends(vcpu);
 	pvsync_hvs_load(vcpu);
