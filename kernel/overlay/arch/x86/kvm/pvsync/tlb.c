@@ -393,7 +393,21 @@ static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 /* A clock, ns, that stands still while this thread waits for a CPU. */
 static u64 ran_until_now(void)
 {
-	return local_clock() - current->sched_info.run_delay;
+	u64 ns;
+
+	/* Two reads of one moment. */
+	preempt_disable();
+	ns = local_clock() - current->sched_info.run_delay;
+	preempt_enable();
+	return ns;
+}
+
+/* Clocks of two CPUs may differ by a little. */
+static u64 ran_since(u64 start)
+{
+	s64 ns = ran_until_now() - start;
+
+	return max_t(s64, ns, 0);
 }
 
 /**
@@ -426,6 +440,6 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 	if (!pvsync_busted_tlb())
 		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);
 	note_returned(me->kvm, &shot);
-	pvsync_count_for(me, PVSYNC_tlb_ns, ran_until_now() - start);
+	pvsync_count_for(me, PVSYNC_tlb_ns, ran_since(start));
 	return 0;
 }
