@@ -273,9 +273,10 @@ void pvsync_give_back(struct kvm_vcpu *vcpu)
 	preempt_enable();
 }
 
+/* Of a vCPU that runs: while its monitor sets registers, none of them is to be read. */
 static bool wants_loan(struct kvm_vcpu *vcpu)
 {
-	return pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
+	return vcpu->wants_to_run && pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
 	       vcpu->arch.pvsync.ecs.form && !vcpu->arch.pvsync.yielding &&
 	       pvsync_in_section(pvsync_where(vcpu));
 }
