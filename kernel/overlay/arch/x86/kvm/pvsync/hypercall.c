@@ -29,7 +29,7 @@ static unsigned long features(struct kvm_vcpu *vcpu)
  *
  * Where the host's admin has switched them off, a guest's call with its record at
  * least ends what it shared before: it may be the call that takes it back, and the
- * memory another kernel's soon.
+ * memory another kernel's soon. Until then it may have borrowed time, and gives it back.
  *
  * Context: thread of @vcpu, may sleep.
  *
@@ -42,6 +42,8 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 	if (!READ_ONCE(pvsync_hypercalls)) {
 		if (nr == PVSYNC_HC_ECS)
 			pvsync_ecs_forget(vcpu);
+		else if (nr == PVSYNC_HC_GIVE_BACK)
+			pvsync_give_back(vcpu);
 		return -KVM_ENOSYS;
 	}
 
