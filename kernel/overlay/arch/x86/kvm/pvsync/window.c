@@ -16,7 +16,8 @@
  * epoch, exit and entry included, from all spins.
  *
  * vCPUs take a new window up when they get a CPU or when a spin of theirs reaches
- * the old one; nobody is interrupted for it.
+ * the old one; nobody is interrupted for it. With SVM an INIT gives a vCPU stock KVM's filter
+ * until then.
  *
  *	vCPUs, at each spin			the one that ends the epoch
  *	-------------------			---------------------------
