@@ -56,6 +56,10 @@ void pvsync_strong_enable(void)
  * its lock, that pick may use the request up for another buddy, which is
  * bounded all the same, and the yield is an ordinary one.
  *
+ * Stays if yield_to() refuses: it may be another vCPU's by then, whose yield was accepted. If
+ * it is not, it ends with the first pick without a buddy, or lets in one that was hinted at,
+ * within the same bounds.
+ *
  * Context: any.
  */
 void pvsync_strong_ask(int cpu)
@@ -63,18 +67,6 @@ void pvsync_strong_ask(int cpu)
 	WRITE_ONCE(per_cpu(strong_until, cpu), jiffies + 1 ?: 1);
 }
 EXPORT_SYMBOL_GPL(pvsync_strong_ask);
-
-/**
- * pvsync_strong_cancel - take the request back, yield_to() did not accept
- * @cpu: as it was asked for
- *
- * Context: any.
- */
-void pvsync_strong_cancel(int cpu)
-{
-	WRITE_ONCE(per_cpu(strong_until, cpu), 0);
-}
-EXPORT_SYMBOL_GPL(pvsync_strong_cancel);
 
 /**
  * __pvsync_strong_next - pvsync_strong_next() once there have been strong yields

@@ -31,7 +31,7 @@ PVSYNC_COUNTER(spin_throttled, "such signs that came too soon after the last one
 PVSYNC_COUNTER(spin_candidates, "vCPUs looked at for a yield")
 PVSYNC_COUNTER(spin_ns, "time spent on the choice, without the yields and without waits for a CPU")
 PVSYNC_COUNTER(yield_attempted, "directed yields to a chosen vCPU")
-PVSYNC_COUNTER(yield_asked, "directed yields to a vCPU that the guest itself named; not among those")
+PVSYNC_COUNTER(yield_asked, "directed yields that guests asked for, by other calls; not among those")
 PVSYNC_COUNTER(yield_refused, "yields that the scheduler did not accept")
 PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead of its share")
 PVSYNC_COUNTER(yield_picked, "yields after which the CPU switched to the chosen vCPU next")

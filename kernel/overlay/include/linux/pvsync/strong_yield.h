@@ -16,7 +16,6 @@ DECLARE_STATIC_KEY_FALSE(pvsync_strong_key);
 bool __pvsync_strong_next(struct cfs_rq *cfs_rq);
 void pvsync_strong_enable(void);
 void pvsync_strong_ask(int cpu);
-void pvsync_strong_cancel(int cpu);
 
 /**
  * pvsync_strong_next - must the next buddy run, although it is not eligible?

@@ -200,7 +200,8 @@ static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
  * @task: its thread
  *
  * Where the guest names the target, as in KVM_HC_SCHED_YIELD, nobody has chosen it, and what
- * comes of it says nothing of a choice: such yields are counted, and not noted.
+ * comes of it says nothing of a choice: such yields are counted, and not noted. So are those
+ * of Hyper-V's and Xen's guests that spin, for which stock KVM chooses.
  *
  * Context: may sleep; noted and strong only if a vCPU of the same VM runs.
  *
@@ -233,8 +234,6 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 
 	if (ret <= 0 && chosen)
 		take_note_back(me, target);
-	if (ret <= 0 && strong)
-		pvsync_strong_cancel(cpu);
 	return ret;
 }
 
