@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 112
+CHECKS = 119
 """Lines of vm-memory-check."""
 
 

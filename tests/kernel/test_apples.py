@@ -29,6 +29,7 @@ WINDOWS = {
     "fixed-4096": (4096, 4096),
     "fixed-32768": (32768, 32768),
     "apples-own": (1024, 16384),
+    "aple-crossed": (16384, 16384),
     "aple-steady-20": (4096, 32768),
 }
 """Least and largest mean window, cycles."""

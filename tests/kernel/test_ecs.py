@@ -29,6 +29,7 @@ OFFERED = {
     call(ECS, MEMORY | 3, 8): EINVAL,
     call(ECS, MEMORY | 64 | 1): EINVAL,
     call(ECS, MEMORY | 1, 8): EINVAL,
+    call(ECS, MEMORY | 1, 0, 8): EINVAL,
     call(ECS, MEMORY | 1, 0, 0, 8): EINVAL,
     call(ECS, MEMORY | 2): EINVAL,
     call(ECS, MEMORY | 2, MEMORY | 2): EINVAL,
@@ -46,9 +47,12 @@ for i in 1 2 3; do hackbench -g 4 -l 100 >/dev/null; done
 /usr/lib/pvsync/bin/ebizzy-like -r 50
 modprobe section_cost ms=10 && rmmod section_cost
 dmesg | grep -a 'section cost'
-grep -e ^ecs_ -e ^park_ /sys/kernel/debug/pvsync/counters
+cd /sys/kernel/debug/pvsync
+grep -e ^ecs_ -e ^park_ counters
+for bad in 2 x -1; do echo $bad >park_stat && echo took $bad; done
+echo x >counters && echo took x
 sleep 0.2
-sed 's/^/record /' /sys/kernel/debug/pvsync/ecs 2>/dev/null
+sed 's/^/record /' ecs 2>/dev/null
 true
 """
 HOSTILE = "\n".join((*map(command, OFFERED), "dmesg | grep -a 'hypercall torture'"))
@@ -58,6 +62,7 @@ echo devices >/sys/power/pm_test && echo freeze >/sys/power/state
 dmesg | grep -a -e 'PM: suspend exit' -e 'go unheard'
 for i in 1 2 3; do sleep 4; hackbench -g 4 -l 50 >/dev/null; done
 dmesg | grep -a 'go unheard'
+sed 's/^/record /' /sys/kernel/debug/pvsync/ecs
 true
 """
 """As far as the devices, for two seconds; then until each CPU has shared its record once more."""
@@ -112,6 +117,8 @@ SAID = {
     "ecs-dedicated": "the host dedicates CPUs to this guest",
     "park-unknown": "pvsync.park=nonsense is not known",
 }
+NOTHING_TOLD = " preempted 0 overcommitted 0 borrowed 0"
+"""Of a record that the host has let go of."""
 KINDS = {"nothing", "non-preemptable", "preemptable", "spinlock", "rwlock-read", "rwlock-write",
          "mutex", "rwsem-read", "rwsem-write", "rcu"}
 """What section_cost passes, once on one CPU and once on two."""
@@ -145,11 +152,14 @@ def test_every_form_of_ecs(lab: Lab) -> None:
     for scheme, line in SAID.items():
         output = result.guest_output(scheme)
         assert line in output, f"{scheme}: {output}"
+        assert "took" not in output, f"{scheme} accepted a wrong value"
         assert counter(output, "ecs_unbalanced") == 0, f"{scheme}: {output}"
         timed = re.findall(r"section cost: (\S+), CPUs ([12]): (\d+\.\d) ns$", output, re.M)
         assert {(kind, cpus) for kind, cpus, _ns in timed} == {
             (kind, cpus) for kind in KINDS for cpus in "12"}, f"{scheme}: {output}"
         assert all(float(ns) > 0 for _kind, _cpus, ns in timed), timed
+    both = result.guest_output("ecs-dedicated")
+    assert "pvsync.park=eschdspin is stock here: the host dedicates CPUs" in both, both
     check_claims(result)
     check_parking(result)
 
@@ -233,6 +243,9 @@ def test_records_are_taken_back(lab: Lab) -> None:
         assert "PM: suspend exit" in result.guest_output(scheme), result.output
         unheard = "critical sections go unheard" in result.guest_output(scheme)
         assert unheard == (scheme == "ecs-taken-back")
+        records = re.findall(r"^record cpu .*$", result.guest_output(scheme), re.MULTILINE)
+        silent = all(line.endswith(NOTHING_TOLD) for line in records)
+        assert records and silent == (scheme == "ecs-taken-back"), records
         assert host(result, scheme)["preempt_unknown"] > 0
     known, lost = (host(result, scheme) for scheme in ("ecs-count-watch", "ecs-taken-back"))
     assert known["preempt_kernel"] > known["preempt_unknown"], known

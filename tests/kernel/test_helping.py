@@ -44,6 +44,7 @@ SAID = {
     "help-unwoken": "the host is asked for help after",
     "help-wrong": "pvsync.help=sometimes is not a number of cycles above 0, auto or off",
     "help-pv": "pvsync.help= has no effect here: long waits do not spin",
+    "help-kvm-pv": "pvsync.help= has no effect here: long waits do not spin",
     "help-dedicated": "pvsync.help=auto has no effect here: the host dedicates CPUs",
     "help-throttled": "the host is asked for help after",
     "help-refused": "the host does not help any more, long waits spin",
@@ -67,9 +68,10 @@ def test_every_form_of_help(lab: Lab) -> None:
         assert line in output, f"{scheme}: {output}"
         wanted = dict.fromkeys(OFFERED, ENOSYS) if scheme == "help-refused" else OFFERED
         assert answers(output) == wanted, f"{scheme}: {output}"
+    assert "pvsync.help=0 is not a number of cycles" in result.guest_output("help-wrong")
     for scheme in ("ticket-help", "qspinlock-help", "help-unwoken"):
         assert asked(result.guest_output(scheme)) > 0, f"{scheme} never asked for help"
-    for scheme in ("help-wrong", "help-pv", "help-dedicated", "help-refused"):
+    for scheme in ("help-wrong", "help-pv", "help-kvm-pv", "help-dedicated", "help-refused"):
         assert asked(result.guest_output(scheme)) == 0, f"{scheme} asked for help"
     check_host(result)
 

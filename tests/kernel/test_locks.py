@@ -25,6 +25,8 @@ WAITS = re.compile(r"^bin (\d+) (\d+) (\d+)$", re.MULTILINE)
 COUNTER = re.compile(r"^(lock_\w+) (\d+)$", re.MULTILINE)
 TAU = re.compile(r"tau (\d+) ns is (\d+) spins "
                  r"\(a spin takes (\d+) ps, a critical section (\d+) ps\)")
+NO_VALUE = {"lock-unknown": "lock", "tau-wrong": "tau", "halt-spins-wrong": "halt_spins"}
+"""Schemes with a parameter that is named without a value, too, and the parameter."""
 SECTIONS = 4
 """How often PROBE shows the counters: at first, counted, not counted, cleared."""
 
@@ -89,6 +91,8 @@ def test_every_parameter_value(lab: Lab) -> None:
         assert set(cleared.values()) == {0}
         check_waits(output)
     assert "spinlocks: qspinlock" in result.guest_output("lock-unknown")
+    for scheme, name in NO_VALUE.items():
+        assert f"pvsync.{name}= is not " in result.guest_output(scheme), f"{name} without a value"
     assert "spinlocks: pmt" in result.guest_output("pv-pmt-unwoken")
     assert "spinlocks: ticket" in result.guest_output("pv-ticket-dedicated")
     for scheme in ("pv-pmt-unwoken", "pv-ticket-dedicated"):

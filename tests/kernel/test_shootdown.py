@@ -7,11 +7,22 @@ import pytest
 
 from lab import config
 from tests.kernel.conftest import HERE, Lab, Result, each, longer
-from tests.kernel.hypercalls import EINVAL, ENOSYS, TLB, answers, call, command, times
+from tests.kernel.hypercalls import (
+    EINVAL,
+    ENOSYS,
+    FEATURES,
+    TLB,
+    answers,
+    call,
+    command,
+    times,
+)
 
 ONE_PAGE = 1 << 32
 MANY_PAGES = 0xFFFFFFFF << 32
-SIZE_4K, SIZE_2M = 12, 21
+SIZE_4K, SIZE_2M, SIZE_1G = 12, 21, 30
+ALL, NO_SHOOTDOWN = 7, 5
+"""Features."""
 BY_ADDRESS = call(TLB, 3, 0, ONE_PAGE, 0x400000 | SIZE_4K)
 """The only call below that is flushed by address; huge pages are not."""
 OFFERED = {
@@ -29,6 +40,10 @@ OFFERED = {
     call(TLB, 1, 0, ONE_PAGE, 0x400000 | 13): EINVAL,
     call(TLB, 1, 0, ONE_PAGE, 0x0100000000000000 | SIZE_4K): EINVAL,
     call(TLB, 1, 0, MANY_PAGES, 0xFFFFFFFFFFFFF000 | SIZE_4K): EINVAL,
+    call(TLB, 1, 0, 2 * ONE_PAGE, 0x7FFFFFFFF000 | SIZE_4K): EINVAL,
+    call(TLB, 1, 0, 2 * ONE_PAGE, 0xFFFFFFFFC0000000 | SIZE_1G): EINVAL,
+    call(TLB, 1, 0, 2 * ONE_PAGE, 0x40000000 | SIZE_1G): 0,
+    call(FEATURES): ALL,
     BY_ADDRESS: 0,
 }
 """Calls that a host answers that offers it, and what with: unknown vCPUs, absurd ranges.
@@ -69,6 +84,7 @@ SAID = {
     "tlb-unknown": "pvsync.tlb=nonsense is not known, nothing changes",
     "tlb-dedicated": "pvsync.tlb=shoot4u is ipi here: the host dedicates CPUs",
     "tlb-not-offered": "pvsync.tlb=kvmtlb is ipi here: the host does not offer it",
+    "tlb-mixed-unnoted": "pvsync.tlb=mixed is shoot4u here: the host offers no notes",
     "tlb-refused": "the host does not flush translations any more, kvmtlb does it from now on: "
                    f"answer {ENOSYS}",
 }
@@ -80,6 +96,7 @@ BY = {
     "tlb-unknown": set(),
     "tlb-dedicated": {"ipi"},
     "tlb-not-offered": {"ipi"},
+    "tlb-mixed-unnoted": {"shoot4u"},
     "tlb-refused": {"kvmtlb", "ipi"},
 }
 """Who flushed while flushes were timed; kernel addresses are left to interrupts by kvmtlb, and a
@@ -110,7 +127,7 @@ def test_every_form_of_shootdown(lab: Lab) -> None:
         assert NONE_STALE.search(output) and not FAULTS["kernel"].search(output), output
         called = sum(map(int, re.findall(r"^tlb_hypercalls (\d+)$", output, re.MULTILINE)))
         if scheme != "tlb-mixed":
-            assert (called > 100) == (scheme == "tlb-shoot4u"), f"{scheme}: {output}"
+            assert (called > 100) == ("shoot4u" in BY[scheme]), f"{scheme}: {output}"
 
 
 def test_hypercall_with_any_argument(lab: Lab) -> None:
@@ -125,7 +142,8 @@ def test_hypercall_with_any_argument(lab: Lab) -> None:
     flushed = result.cell("tlb-shoot4u", 2)["observed"]["host"]
     # For both targets, and what the guests flush besides.
     assert 0 < flushed["tlb_pages"] < 3 * times(output, BY_ADDRESS) + 10_000, flushed
-    assert answers(result.guest_output("tlb-refused")) == dict.fromkeys(OFFERED, ENOSYS)
+    refused = dict.fromkeys(OFFERED, ENOSYS) | {call(FEATURES): NO_SHOOTDOWN}
+    assert answers(result.guest_output("tlb-refused")) == refused
 
 
 FAULTS = {

@@ -2,10 +2,13 @@
 """Host parameters, all VMs' and a VM's own: what is no value is refused, and changes nothing."""
 
 import time
+from collections.abc import Iterable
 
 import pytest
 
+from lab import backend, disturb
 from lab.control import Control, Refused
+from lab.session import parameter_file
 from tests.kernel.conftest import HERE, Host, Lab
 
 GUEST = "pvqspinlock-0"
@@ -22,6 +25,9 @@ NO_CHOICE = ("0", "1", "hv", "hvsx", "fixed", "fixed:", "fixed:-1", "fixed:127",
              "fixed:0x1000", "fixed:fixed:4096")
 NO_NUMBER = ("0x200", "1e3", "1.5", "4294967295", "4294967296", "18446744073709551617", "5 5",
              "--5", "kvm", "+")
+
+BAD = ("x", "-1", "%s")
+"""No value of a parameter of all VMs, be it a word, a number or a yes."""
 
 WRONG = {
     "help-own-wrong": ("vm.yield", "yield"),
@@ -54,13 +60,38 @@ def check(control: Control, name: str, good: str, wrong: tuple[str, ...]) -> Non
     assert shown(control, name) == f"{GLOBAL}\n"
 
 
+def beyond(values: Iterable[disturb.Value]) -> tuple[str, ...]:
+    """What is just below the least and just above the most of each number among the values."""
+    return tuple(f"{value[0]}{number}" for value in values if isinstance(value, tuple)
+                 for number in (value[1] - 1, value[2] + 1))
+
+
+def check_of_all(control: Control, name: str, wrong: tuple[str, ...]) -> None:
+    """Wrong values leave alone what there is for all VMs."""
+    path = parameter_file(name)
+    before = control.read_file(path)
+    for value in wrong:
+        with pytest.raises(Refused, match=r"Errno (22|34)"):
+            control.write_file(path, value)
+            pytest.fail(f"{name} takes {value!r}")
+        assert control.read_file(path) == before, f"{name} after {value!r}"
+
+
 def test_wrong_values_change_nothing(host: Host) -> None:
     with host("hostile.toml", "test") as session:
         control, began = session.machine.control, time.monotonic()
         for name, good in CHOICES.items():
             check(control, name, good, (*LONG, *ODD, *NO_CHOICE))
         for name, good in NUMBERS.items():
-            check(control, name, good, (*LONG, *ODD, *NO_NUMBER))
+            check(control, name, good, (*LONG, *ODD, *NO_NUMBER, *beyond(disturb.OWN[name])))
+        for name, values in disturb.HOST.items():
+            check_of_all(control, name, (*BAD, *beyond(values)))
+        for name in disturb.OFFERS:
+            check_of_all(control, name, (*BAD, "2", "maybe"))
+        if backend.choose("auto") == "tcg":
+            for module in ("hypercall_torture", "hypercall_fuzz", "ecs_claim"):
+                status, said = control.run("modprobe", module)
+                assert status and "No such device" in said, said
         assert session.machine.trouble() == ""
         log = session.machine.console_text().decode(errors="replace")
         # Two places say so, each at most ten times in five seconds.

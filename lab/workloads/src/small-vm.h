@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/kvm.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -50,6 +51,7 @@
 #define ECS_WAITER	(1ull << 48)
 #define ECS_BORROWED	(1ull << 63)
 #define TASK_MASK	((1ul << 30) - 1)
+#define FEATURE_TLB	2
 #define ALL_FEATURES	7
 /*
  * Interrupts enabled, though nobody sends any: under Bochs 2.7 a vCPU that is entered with
@@ -230,8 +232,11 @@ static inline void set_mode(int vcpu)
 	MUST(vcpu, KVM_SET_MP_STATE, &runnable);
 }
 
-/* With a dirty ring of so many bytes, or none, and nothing in slot 1. */
-static inline struct vm make_vm(unsigned int vcpus, unsigned long ring)
+/*
+ * With a dirty ring of so many bytes, or none; interrupt controllers in the host's kernel, or
+ * none; and nothing in slot 1.
+ */
+static inline struct vm make_vm(unsigned int vcpus, unsigned long ring, bool apics)
 {
 	struct kvm_enable_cap dirty_ring = { .cap = KVM_CAP_DIRTY_LOG_RING, .args = { ring } };
 	struct vm vm = { .vcpus = vcpus };
@@ -243,7 +248,8 @@ static inline struct vm make_vm(unsigned int vcpus, unsigned long ring)
 	vm.fd = MUST(kvm, KVM_CREATE_VM, 0);
 	if (ring)
 		MUST(vm.fd, KVM_ENABLE_CAP, &dirty_ring);
-	MUST(vm.fd, KVM_CREATE_IRQCHIP, 0);
+	if (apics)
+		MUST(vm.fd, KVM_CREATE_IRQCHIP, 0);
 	vm.own = map_memory(NULL, OWN_SIZE, -1);
 	put_code(vm.own + CODE);
 	put_page_tables(vm.own);

@@ -21,6 +21,8 @@
 #define ELSEWHERE	(64ul << 20)	/* where slot 1 is moved to */
 #define NOWHERE		(512ul << 20)	/* no memory of the guest's */
 #define RING		16384ul		/* bytes: 1,024 entries, 64 or, with VMX, 576 of them KVM's own */
+#define APIC_ID		0x20
+#define OUTSIDE		8ul		/* an address of no use */
 #define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
 
 /* As in the ABI; the rest of it is reserved. */
@@ -337,7 +339,7 @@ static void check_refusal_ends_sharing(void)
 }
 
 /* As a monitor resets a vCPU: what runs then has no paging, and has shared nothing. */
-static void set_unpaged(int vcpu)
+static struct kvm_sregs unpaged(int vcpu)
 {
 	struct kvm_sregs sregs;
 
@@ -347,18 +349,21 @@ static void set_unpaged(int vcpu)
 	sregs.cr0 = 0x11;		/* ET, PE */
 	sregs.cr4 = 0;
 	sregs.efer = 0;
-	MUST(vcpu, KVM_SET_SREGS, &sregs);
+	return sregs;
 }
 
 static void check_reset(void)
 {
+	struct kvm_run *run = vm.vcpu[0].run;
 	bool shared = !share(SHARED);
+	struct kvm_sregs sregs;
 
 	begin();
 	say(shared && told(record), "told: a record before a reset");
 	end();
 	memset(record, PATTERN, ECS_SIZE);
-	set_unpaged(vm.vcpu[0].fd);
+	sregs = unpaged(vm.vcpu[0].fd);
+	MUST(vm.vcpu[0].fd, KVM_SET_SREGS, &sregs);
 	begin();
 	say(untouched(record) && claims_are(false), "untouched: it, while another system starts");
 	end();
@@ -371,6 +376,13 @@ static void check_reset(void)
 	begin();
 	say(shared && told(record), "told: a record that it shares");
 	end();
+	run->s.regs.sregs = unpaged(vm.vcpu[0].fd);
+	run->kvm_dirty_regs = KVM_SYNC_X86_SREGS;
+	begin();
+	say(untouched(record) && claims_are(false), "untouched: it, after a reset at the begin of a run");
+	end();
+	set_mode(vm.vcpu[0].fd);
+	memset(record, 0, ECS_SIZE);
 }
 
 /* Each claim alone, and those that come together. */
@@ -546,6 +558,7 @@ static void check_free_kinds(void)
 		uint32_t nesting;
 		uint64_t non_preemptable;
 		const char *kind;
+		int64_t task_off;		/* from where it is */
 	} known[] = {
 		{ 0x80000000, 0, 0, "preempt_kernel" },
 		{ 0, 0, 0, "preempt_kernel" },		/* and a wish to switch */
@@ -557,30 +570,39 @@ static void check_free_kinds(void)
 		{ 0x80000001, 0, ECS_SPINNER, "preempt_waiter" },
 		{ 0x80000002, 1, ECS_SPINNER, "preempt_stuck" },
 		{ 0x80000000, -1, 0, "preempt_kernel" },
+		/* Below the map of the guest's memory, where its nesting would be OUTSIDE. */
+		{ 0x80000000, 1, 0, "preempt_kernel", -(int64_t)(SHARED + 3 * PAGE) - 8 },
+		/* Not aligned, where half of the nesting would be a 1. */
+		{ 0x80000000, 1 << 16, 0, "preempt_kernel", 2 },
 	};
 	char *pages = (char *)record;
 	uint32_t *count = (uint32_t *)(pages + PAGE);
 	uint64_t *task = (uint64_t *)(pages + 2 * PAGE);
 	uint32_t *nesting = (uint32_t *)(pages + 3 * PAGE + 16);
+	uint32_t *outside = (uint32_t *)(vm.own + OUTSIDE);
 	char text[128];
 	size_t i;
 
 	memset(pages, 0, ECS_SIZE);
 	*task = ~TASK_MASK + SHARED + 3 * PAGE;
+	*outside = 1;
 	say(!hypercall(HC_ECS, SHARED | ECS_FREE, SHARED + PAGE, SHARED + 2 * PAGE, ~TASK_MASK | 16),
 	    "shared: a record, a preempt count and a task");
 	begin();
 	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		*count = known[i].count;
 		*nesting = known[i].nesting;
+		*task = ~TASK_MASK + SHARED + 3 * PAGE + known[i].task_off;
 		record->non_preemptable = known[i].non_preemptable;
-		snprintf(text, sizeof(text), "counted: %#x, nesting %d as %s", known[i].count,
-			 (int)known[i].nesting, known[i].kind);
+		snprintf(text, sizeof(text), "counted: %#x, nesting %d, task at %+lld as %s",
+			 known[i].count, (int)known[i].nesting, (long long)known[i].task_off,
+			 known[i].kind);
 		look();
 		say(counted_as(known[i].kind), text);
 	}
 	end();
 	memset(pages, 0, 4 * PAGE);
+	*outside = 0;
 }
 
 static void check_free_form(void)
@@ -638,7 +660,7 @@ static void check_dirty_ring(void)
 	const struct kvm_dirty_gfn *ring;
 	unsigned int before;
 
-	vm = make_vm(1, RING);
+	vm = make_vm(1, RING, true);
 	ring = mmap(NULL, RING, PROT_READ, MAP_SHARED, vm.vcpu[0].fd,
 		    KVM_DIRTY_LOG_PAGE_OFFSET * PAGE);
 	if (ring == MAP_FAILED)
@@ -657,6 +679,32 @@ static void check_dirty_ring(void)
 	end();
 }
 
+/* vCPUs are named by the IDs of controllers that the host has. */
+static void check_no_apics(void)
+{
+	vm = make_vm(1, 0, false);
+	say(hypercall(HC_FEATURES, 0, 0, 0, 0) == (ALL_FEATURES & ~FEATURE_TLB),
+	    "answer: features without controllers");
+	say(hypercall(HC_TLB, 1, 0, 0, 0) == NOT_OFFERED, "answer: flush without controllers");
+}
+
+/* KVM has no map of IDs if two vCPUs have the same: all flush, whoever is named. */
+static void check_no_names(void)
+{
+	struct kvm_lapic_state apic;
+	unsigned long long before;
+
+	vm = make_vm(2, 0, true);
+	before = counted(&vm, "tlb_in_host");
+	say(!hypercall(HC_TLB, 1, 0, 0, 0) && counted(&vm, "tlb_in_host") == before + 1,
+	    "flushed: one vCPU, by its name");
+	MUST(vm.vcpu[1].fd, KVM_GET_LAPIC, &apic);
+	memset(apic.regs + APIC_ID, 0, sizeof(uint32_t));
+	MUST(vm.vcpu[1].fd, KVM_SET_LAPIC, &apic);
+	say(!hypercall(HC_TLB, 1u << MAX_VCPUS, 0, 0, 0) &&
+	    counted(&vm, "tlb_in_host") == before + 3, "flushed: both, as two have one name");
+}
+
 int main(int argc, char **argv)
 {
 	optind = 1;
@@ -669,7 +717,7 @@ int main(int argc, char **argv)
 	if (file < 0 || ftruncate(file, SHARED_SIZE))
 		fail(FAILED, "no file in memory: %s", strerror(errno));
 	record = map_memory(NULL, SHARED_SIZE, -1);
-	vm = make_vm(2, 0);
+	vm = make_vm(2, 0, true);
 	put_slot(SHARED, record, 0);
 	check_answers();
 	check_refusal_ends_sharing();
@@ -684,5 +732,7 @@ int main(int argc, char **argv)
 	check_free_kinds();
 	check_dirty_log();
 	check_dirty_ring();
+	check_no_apics();
+	check_no_names();
 	return !!failures;
 }

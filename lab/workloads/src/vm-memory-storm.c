@@ -296,7 +296,7 @@ static void __attribute__((noreturn)) run_machine(unsigned long round)
 	memory[0] = map_memory(NULL, SHARED_SIZE, -1);
 	memory[1] = map_memory(NULL, SHARED_SIZE, file);
 	claims = make_claims(&random);
-	vm = make_vm(vcpus, 0);
+	vm = make_vm(vcpus, 0, true);
 	seed += round;
 	pthread_barrier_init(&start, NULL, vcpus + 4);
 	for (i = 0; i < vcpus; i++) {
