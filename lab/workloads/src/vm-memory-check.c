@@ -516,7 +516,10 @@ static void check_file(void)
 	put_memory(old);
 }
 
-/* The child has a copy; the parent's page is a copy on write until it is written. */
+/*
+ * The child has a copy; the parent's page is a copy on write until it is written. The vCPU stands
+ * still until there are both: what the host writes before is in both.
+ */
 static void check_fork(void)
 {
 	int go[2], status;
@@ -527,6 +530,7 @@ static void check_fork(void)
 	say(!share(SHARED), "shared: a record before a fork");
 	begin();
 	told(record);
+	end();
 	memset(record, PATTERN, ECS_SIZE);
 	if (pipe(go))
 		fail(FAILED, "no pipe: %s", strerror(errno));
@@ -541,6 +545,7 @@ static void check_fork(void)
 			i++;
 		_exit(i < ECS_SIZE);
 	}
+	begin();
 	was_told = told(record);
 	close(go[0]);
 	close(go[1]);
