@@ -21,9 +21,9 @@
 #define ELSEWHERE	(64ul << 20)	/* where slot 1 is moved to */
 #define NOWHERE		(512ul << 20)	/* no memory of the guest's */
 #define RING		16384ul		/* bytes: 1,024 entries, 64 or, with VMX, 576 of them KVM's own */
+#define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
 #define APIC_ID		0x20
 #define OUTSIDE		8ul		/* an address of no use */
-#define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
 
 /* As in the ABI; the rest of it is reserved. */
 struct record {
@@ -589,7 +589,6 @@ static void check_free_kinds(void)
 	size_t i;
 
 	memset(pages, 0, ECS_SIZE);
-	*task = ~TASK_MASK + SHARED + 3 * PAGE;
 	*outside = 1;
 	say(!hypercall(HC_ECS, SHARED | ECS_FREE, SHARED + PAGE, SHARED + 2 * PAGE, ~TASK_MASK | 16),
 	    "shared: a record, a preempt count and a task");

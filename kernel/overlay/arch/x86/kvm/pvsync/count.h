@@ -20,4 +20,21 @@ static inline void pvsync_count_for(struct kvm_vcpu *vcpu, enum pvsync_counter c
 	__pvsync_add(counter, amount);
 }
 
+/**
+ * pvsync_time_of - how long something took; clocks of two CPUs may differ by a little
+ * @start: its begin, ns
+ * @end: its end, ns
+ * @off: time in between that does not count, ns
+ *
+ * Context: any.
+ *
+ * Return: ns, not below 0.
+ */
+static inline u64 pvsync_time_of(u64 start, u64 end, u64 off)
+{
+	s64 ns = end - start - off;
+
+	return ns > 0 ? ns : 0;
+}
+
 #endif /* _KVM_X86_PVSYNC_COUNT_H */

@@ -187,7 +187,7 @@ static bool is_access(u32 reason)
 	       reason == EXIT_REASON_IO_INSTRUCTION;
 }
 
-/* Whether KVM takes it for one between two instructions after such an exit. */
+/* Warn if KVM takes it for one between two instructions after such an exit. */
 static void assert_not_emulated(struct kvm_vcpu *vcpu)
 {
 	u32 reason, intr_info, error_code;

@@ -74,14 +74,6 @@ static bool too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
 	       READ_ONCE(pvsync_spin_gap_us) * NSEC_PER_USEC;
 }
 
-/* @start to @end, less @off; clocks of two CPUs may differ by a little. */
-static u64 time_of(u64 start, u64 end, u64 off)
-{
-	s64 ns = end - start - off;
-
-	return ns > 0 ? ns : 0;
-}
-
 /**
  * pvsync_spin - a vCPU spins for too long
  * @me: the vCPU
@@ -121,9 +113,9 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 	end = local_clock();
 	mine->last_event = end;
 	pvsync_count_for(me, PVSYNC_spin_candidates, mine->looked_at);
-	pvsync_count_for(me, PVSYNC_spin_ns, time_of(start, end, mine->yielding_ns));
+	pvsync_count_for(me, PVSYNC_spin_ns, pvsync_time_of(start, end, mine->yielding_ns));
 	if (sign != PVSYNC_SIGN_HELP)
-		pvsync_window_spun(me, window, time_of(start, end, mine->away_ns));
+		pvsync_window_spun(me, window, pvsync_time_of(start, end, mine->away_ns));
 }
 EXPORT_SYMBOL_GPL(pvsync_spin);
 
@@ -158,7 +150,7 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
 
 	if (unlikely(mine->spinning))
-		note_away(mine, time_of(mine->left, local_clock(), 0));
+		note_away(mine, pvsync_time_of(mine->left, local_clock(), 0));
 }
 
 /*
@@ -211,19 +203,18 @@ int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 {
 	struct kvm_vcpu *me = kvm_get_running_vcpu();
 	int cpu = task_cpu(task);
-	bool strong, chosen;
+	bool chosen;
 	u64 start;
 	int ret;
 
 	if (!me || me->kvm != target->kvm || me == target)
 		return yield_to(task, 1);
 
-	strong = pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG;
 	chosen = me->arch.pvsync.spinning;
 	pvsync_count_for(me, chosen ? PVSYNC_yield_attempted : PVSYNC_yield_asked, 1);
 	if (chosen)
 		note_yield(me, target, cpu);
-	if (strong)
+	if (pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG)
 		pvsync_strong_ask(cpu);
 
 	start = local_clock();

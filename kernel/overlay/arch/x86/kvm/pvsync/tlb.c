@@ -402,14 +402,6 @@ static u64 ran_until_now(void)
 	return ns;
 }
 
-/* Clocks of two CPUs may differ by a little. */
-static u64 ran_since(u64 start)
-{
-	s64 ns = ran_until_now() - start;
-
-	return max_t(s64, ns, 0);
-}
-
 /**
  * pvsync_tlb_shootdown - have vCPUs flush translations before they run again
  * @me: who asks
@@ -440,6 +432,6 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 	if (!pvsync_busted_tlb())
 		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);
 	note_returned(me->kvm, &shot);
-	pvsync_count_for(me, PVSYNC_tlb_ns, ran_since(start));
+	pvsync_count_for(me, PVSYNC_tlb_ns, pvsync_time_of(start, ran_until_now(), 0));
 	return 0;
 }
