@@ -88,6 +88,7 @@ def test_wrong_values_change_nothing(host: Host) -> None:
             check_of_all(control, name, (*BAD, *beyond(values)))
         for name in disturb.OFFERS:
             check_of_all(control, name, (*BAD, "2", "maybe"))
+        # Elsewhere the host is a KVM guest itself.
         if backend.choose("auto") == "tcg":
             for module in ("hypercall_torture", "hypercall_fuzz", "ecs_claim"):
                 status, said = control.run("modprobe", module)
