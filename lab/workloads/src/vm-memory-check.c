@@ -565,16 +565,16 @@ static void check_free_kinds(void)
 		const char *kind;
 		int64_t task_off;		/* from where it is */
 	} known[] = {
-		{ 0x80000000, 0, 0, "preempt_kernel" },
-		{ 0, 0, 0, "preempt_kernel" },		/* and a wish to switch */
-		{ 0x80000001, 0, 0, "preempt_lock" },
-		{ 0x80000100, 0, 0, "preempt_irq" },	/* a soft interrupt */
-		{ 0x80010000, 0, 0, "preempt_irq" },	/* a hard one */
-		{ 0x80100000, 0, 0, "preempt_irq" },	/* NMI */
-		{ 0x80000000, 1, 0, "preempt_rcu" },
-		{ 0x80000001, 0, ECS_SPINNER, "preempt_waiter" },
-		{ 0x80000002, 1, ECS_SPINNER, "preempt_stuck" },
-		{ 0x80000000, -1, 0, "preempt_kernel" },
+		{ 0x80000000, 0, 0, "preempt_kernel", 0 },
+		{ 0, 0, 0, "preempt_kernel", 0 },		/* and a wish to switch */
+		{ 0x80000001, 0, 0, "preempt_lock", 0 },
+		{ 0x80000100, 0, 0, "preempt_irq", 0 },	/* a soft interrupt */
+		{ 0x80010000, 0, 0, "preempt_irq", 0 },	/* a hard one */
+		{ 0x80100000, 0, 0, "preempt_irq", 0 },	/* NMI */
+		{ 0x80000000, 1, 0, "preempt_rcu", 0 },
+		{ 0x80000001, 0, ECS_SPINNER, "preempt_waiter", 0 },
+		{ 0x80000002, 1, ECS_SPINNER, "preempt_stuck", 0 },
+		{ 0x80000000, -1, 0, "preempt_kernel", 0 },
 		/* Below the map of the guest's memory, where its nesting would be OUTSIDE. */
 		{ 0x80000000, 1, 0, "preempt_kernel", -(int64_t)(SHARED + 3 * PAGE) - 8 },
 		/* Not aligned, where half of the nesting would be a 1. */
