@@ -25,7 +25,7 @@ WINDOW = (128, 1 << 22)
 OWN: dict[str, tuple[Value, ...]] = {
     "candidate": ("kvm", "friebel", "hvs", "cpth-r", "cpth-l", "cch", "ecs"),
     "yield": ("hint", "strong"),
-    "mark": ("kvm", "yield", "exit"),
+    "mark": ("kvm", "yield", "exit", "halt"),
     "extend": ("off", "ecs"),
     "window": ("kvm", ("fixed:", *WINDOW), "aple", "aple-steady"),
     "pause": ("kvm", "soft", "off"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """APPLES: what tells that a vCPU spins, windows, choices, and a VM's own parameters."""
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from statistics import median
@@ -19,6 +20,8 @@ from tests.kernel.test_helping import followed
 pytestmark = pytest.mark.timed
 
 SPIN = "hackbench -g 4 -l 150 >/dev/null"
+TIMED = "dmesg | grep -aq 'spinlocks: pv' && echo 1 >/sys/kernel/debug/pvsync/lock_stat"
+HALTS = "grep -a lock_halts /sys/kernel/debug/pvsync/counters"
 PICKS = ("pick_resource", "pick_lock", "pick_yielded", "pick_section")
 PAPER_LISTS = ("hvs", "cpth-r", "cpth-l", "cch", "apples-own")
 """Schemes whose choice is from the lists of hvs.c, as the paper has them."""
@@ -41,7 +44,7 @@ def told(seen: dict[str, int]) -> int:
 
 
 def test_every_window_and_choice(lab: Lab) -> None:
-    result = lab(str(HERE / "apples.toml"), "--cmd", SPIN)
+    result = lab(str(HERE / "apples.toml"), "--cmd", f"{TIMED}; {SPIN}; {HALTS}")
     assert result.status == 0, result.output
     check_switched_off(result)
     for scheme, (least, most) in WINDOWS.items():
@@ -50,6 +53,7 @@ def test_every_window_and_choice(lab: Lab) -> None:
         check_lists(host(result, scheme), scheme)
     check_kinds([host(result, scheme) for scheme in PAPER_LISTS])
     check_marks(*(host(result, f"ple-kvm{form}") for form in ("", "-marked", "-all-marked")))
+    check_halts(result)
     seen = host(result, "aple-friebel")
     assert seen["spin_candidates"] > 0 and seen["yield_attempted"] > 0, seen
     assert not any(seen[name] for name in (*PICKS, "pick_none")), seen
@@ -83,6 +87,15 @@ def check_marks(plain: dict[str, int], yields: dict[str, int], exits: dict[str, 
     assert plain["yield_unmarked"] == plain["preempt_yielded"] > 0, plain
     for marked in (yields, exits):
         assert marked["preempt_yielded"] > 0 and marked["yield_unmarked"] == 0, marked
+
+
+def check_halts(result: Result) -> None:
+    """Waiters that halted are marked as well, if so asked for; idle vCPUs never."""
+    assert host(result, "pv-pmt-all-marked")["halt_marked"] == 0
+    marked = host(result, "pv-pmt-halts-marked")["halt_marked"]
+    output = result.guest_output("pv-pmt-halts-marked")
+    waits = sum(map(int, re.findall(r"^lock_halts (\d+)$", output, re.M)))
+    assert 0 < marked <= waits, f"{marked} marked, {waits} waits with a halt"
 
 
 def unmarked(seen: dict[str, int]) -> float:

@@ -44,8 +44,11 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	pvsync_account_put(vcpu);
 	pvsync_cpu_wait_begins(vcpu);
 	pvsync_spin_waits(vcpu);
-	if (!vcpu->preempted)
+	if (!vcpu->preempted) {
+		if (vcpu->scheduled_out)
+			pvsync_mark_halted(vcpu);
 		return;
+	}
 	where = yields ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
 	if (!pvsync_mark(vcpu))
