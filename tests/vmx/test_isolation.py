@@ -28,9 +28,9 @@ def test_every_mechanism_with_isolated_page_tables(tmp_path: Path) -> None:
     """What a process has of each translation twice, under two PCIDs, goes in both."""
     text = run_guests(tmp_path, (ALONE, "wait", *PAIR), GUEST, variant=VARIANT)
     said = lines(text)
-    for name in "abc":
+    for name, form in ("a", "shoot4u"), ("b", "shoot4u"), ("c", "mixed"):
         own = of_guest(said, name)
-        for line in ("said: pcid", "said: invpcid", ISOLATED, "TLB shootdown: shoot4u", *WELL):
+        for line in ("said: pcid", "said: invpcid", ISOLATED, f"TLB shootdown: {form}", *WELL):
             assert line in own, f"{line}: {own}"
     counted = counts(said)
     assert counted["tlb_pages"] > 0 < counted["tlb_full"] and not counted["tlb_refused"], counted
