@@ -93,7 +93,7 @@ def check_halts(result: Result) -> None:
     """Waiters that halted are marked as well, if so asked for; idle vCPUs never.
 
     A sleep that is ended by something else than a kick, as by a timer, whose interrupt has to
-    wait, goes on as another one. With idle vCPUs there were three times as many as waits.
+    wait, would go on as another one. With idle vCPUs there were three times as many as waits.
     """
     assert host(result, "pv-pmt-all-marked")["halt_marked"] == 0
     marked = host(result, "pv-pmt-halts-marked")["halt_marked"]
