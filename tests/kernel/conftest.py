@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,19 +134,22 @@ def length(pytestconfig: pytest.Config) -> int:
     return int(pytestconfig.getoption("--soak"))
 
 
-Host = Callable[[str, str], AbstractContextManager[Session]]
+Host = Callable[..., AbstractContextManager[Session]]
+"""Called with an experiment, a kernel variant, arguments to boot the host's kernel with, and what
+else of the experiment is to be another one, see config.Overrides."""
 
 
 @pytest.fixture(scope="session")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """Boots a host with one stock guest; takes an experiment and a kernel variant."""
+    """Boots a host with one guest, a stock one unless another scheme is asked for."""
 
     @contextmanager
-    def boot(name: str, variant: str) -> Iterator[Session]:
-        plan = config.experiment(str(HERE / name), config.Overrides(
-            schemes=("pvqspinlock",), vms=(1,), variant=variant))
+    def boot(name: str, variant: str, *arguments: str, **changes: Any) -> Iterator[Session]:
+        stock = config.Overrides(schemes=("pvqspinlock",), vms=(1,), variant=variant)
+        plan = config.experiment(str(HERE / name), replace(stock, **changes))
         files = images.prepare(variant, None, (), Silent())
         spec = runner.host_spec(plan, backend.choose("auto"), files)
+        spec = replace(spec, args=(*spec.args, *arguments))
         out = tmp_path_factory.mktemp("host")
         session = Session(plan, spec, 0, out, lambda record: None, print)
         try:

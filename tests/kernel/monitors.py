@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 119
+CHECKS = 121
 """Lines of vm-memory-check."""
 
 

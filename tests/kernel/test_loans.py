@@ -29,6 +29,8 @@ PERIOD = 100_000_000
 """Run time of a vCPU over which what it may borrow is added up, ns (extend.c)."""
 LONGEST = 4_000_000
 """ns of a loan of 1 ms, whose timer may be late in an emulated host."""
+TICK_US = 4000
+"""The kernels of the lab have 250 ticks a second."""
 SLEEPER = """
 import time
 end = time.monotonic() + 60
@@ -73,13 +75,20 @@ def lent(session: Session, more: str = "") -> Lent:
     return change
 
 
-@pytest.fixture(scope="module")
-def session(host: Host) -> Iterator[Session]:
-    with host("hostile.toml", "test") as opened:
+@contextmanager
+def lender(host: Host, *arguments: str) -> Iterator[Session]:
+    """A host, booted with these, that lends to its guest."""
+    with host("hostile.toml", "test", *arguments) as opened:
         opened.machine.control.write_file(parameter_file("extend"), "ecs")
         opened.machine.control.call("switch", run=[GUEST])
         yield opened
         assert opened.machine.trouble() == ""
+
+
+@pytest.fixture(scope="module")
+def session(host: Host) -> Iterator[Session]:
+    with lender(host) as opened:
+        yield opened
 
 
 @contextmanager
@@ -156,6 +165,18 @@ def test_who_runs_when_nothing_else_wants_to_borrows_nothing(session: Session) -
         found = lent(session)
         assert (found.granted > 0) == borrows, found
         assert borrows or found.denied > 0, found
+
+
+def test_loans_that_a_timer_cannot_end_are_not_made(host: Host) -> None:
+    """Without high resolution timers, each loan is at least a tick."""
+    with lender(host, "highres=off") as session:
+        found = lent(session)
+        assert found.granted == 0 < found.denied, found
+        with written(session, parameter_file("extend_us"), str(TICK_US - 1)):
+            found = lent(session)
+        assert found.granted == 0 < found.denied, found
+        with written(session, parameter_file("extend_us"), str(TICK_US)):
+            assert lent(session).granted > 0
 
 
 def test_real_time_tasks_wait_for_no_loan(session: Session) -> None:

@@ -24,6 +24,8 @@
 #define RING_ENTRIES	(RING / sizeof(struct kvm_dirty_gfn))
 #define APIC_ID		0x20
 #define OUTSIDE		8ul		/* an address of no use */
+#define FIRMWARE_SLOT	2u
+#define RESET		0xfffffff0ul	/* what runs first after an INIT */
 
 /* As in the ABI; the rest of it is reserved. */
 struct record {
@@ -385,6 +387,40 @@ static void check_reset(void)
 	memset(record, 0, ECS_SIZE);
 }
 
+/*
+ * As another vCPU resets it, within KVM_RUN. What starts is in real mode:
+ *	sti; 1: incl FREE_FROM; jmp 1b
+ */
+static void check_init(void)
+{
+	static const unsigned char code[] = { 0xfb, 0x66, 0xff, 0x06, FREE_FROM & 0xff,
+					      FREE_FROM >> 8, 0xeb, 0xf9 };
+	char *firmware = map_memory(NULL, PAGE, -1);
+	bool shared = !share(SHARED);
+	struct kvm_vcpu_events events;
+
+	memcpy(firmware + RESET % PAGE, code, sizeof(code));
+	if (set_slot(&vm, FIRMWARE_SLOT, RESET & -PAGE, firmware, PAGE, 0))
+		fail(FAILED, "slot %u: %s", FIRMWARE_SLOT, strerror(errno));
+	begin();
+	say(shared && told(record), "told: a record before an INIT");
+	end();
+	memset(record, PATTERN, ECS_SIZE);
+	MUST(vm.vcpu[0].fd, KVM_GET_VCPU_EVENTS, &events);
+	events.flags |= KVM_VCPUEVENT_VALID_SMM;
+	events.smi.latched_init = 1;
+	MUST(vm.vcpu[0].fd, KVM_SET_VCPU_EVENTS, &events);
+	begin();
+	/* The run has begun with the record still shared. */
+	say(look() && untouched(record) && claims_are(false),
+	    "untouched: it, after an INIT in the midst of a run");
+	end();
+	set_mode(vm.vcpu[0].fd);
+	set_slot(&vm, FIRMWARE_SLOT, RESET & -PAGE, NULL, 0, 0);
+	munmap(firmware, PAGE);
+	memset(record, 0, ECS_SIZE);
+}
+
 /* Each claim alone, and those that come together. */
 static void check_kinds(void)
 {
@@ -726,6 +762,7 @@ int main(int argc, char **argv)
 	check_answers();
 	check_refusal_ends_sharing();
 	check_reset();
+	check_init();
 	check_overcommitted();
 	check_kinds();
 	check_slots();
