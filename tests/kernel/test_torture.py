@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from lab import disturb, observed
+from lab.schedule import PlannedRun
+from lab.session import parameter_file
 from tests.kernel.conftest import (
     HERE,
     NOISE,
+    Host,
     Lab,
     Result,
     kernel_memory,
@@ -37,6 +40,11 @@ SHARED = ("irq", "lock", "reader", "rcu", "mutex", "kernel")
 """What a host says of preemptions only where it has the guest's records."""
 OFF = ("the host does not help any more", "the host does not flush translations any more",
        "the host does not take the record")
+REFUSE = f"""
+until grep -qsa -- '-incomin[g]' /proc/[0-9]*/cmdline; do sleep 0.02; done
+echo N >{parameter_file("hypercalls")}
+"""
+"""Once a guest is saved, and before it goes on, its host offers nothing any more."""
 LONGEST_MS = 36
 """For a CPU, where two VMs with two vCPUs share two: docs/mechanisms/helping.md."""
 LEAK = 128 << 10
@@ -203,6 +211,22 @@ def test_guests_are_restored(lab: Lab) -> None:
     """Records are shared again within 10 s; after the last restore there are at least 15."""
     command = BESIDE.format(seconds=22)
     check_restored(lab(experiment("restored"), "--cmd", command, "--timeout", "120"), 2)
+
+
+def test_a_guest_is_restored_where_nothing_is_offered(host: Host) -> None:
+    """It was saved where all is: each mechanism says once that it is off, and all goes on."""
+    with host("restored.toml", "test", schemes=("guest-all",),
+              command=BESIDE.format(seconds=22), timeout_s=120.0) as session:
+        refusal = session.machine.control.submit("exec", argv=["sh", "-c", REFUSE], timeout=120)
+        (workload,) = session.experiment.workloads
+        run = session.run(PlannedRun(0, 0, "guest-all", workload.name, 1), 0)
+        assert run.valid and refusal.result()["status"] == 0, (run, refusal)
+        (guest,) = run.guests
+        output = (session.out / guest.output).read_text()
+        assert guest.status == 0, output
+        for line in OFF:
+            assert output.count(line) == 1, output
+        assert session.machine.trouble() == ""
 
 
 @pytest.mark.soak

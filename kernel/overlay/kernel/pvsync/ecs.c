@@ -102,6 +102,7 @@
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
+#include <linux/atomic.h>
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
 #include <linux/debugfs.h>
@@ -433,6 +434,9 @@ static void tell_nothing(void)
 	this_cpu_write(pvsync_ecs.borrowed, 0);
 }
 
+/* Whether that was said; CPUs that share again at the same tick find out together. */
+static atomic_t unheard = ATOMIC_INIT(0);
+
 /*
  * Interrupts are disabled, so that set_sharing(false) is either seen here, or undoes it
  * on this CPU.
@@ -448,9 +452,9 @@ static void share(void *unused)
 	if (answer)
 		tell_nothing();
 	local_irq_restore(flags);
-	if (answer)
-		pr_warn_once("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
-			     answer);
+	if (answer && !atomic_xchg(&unheard, 1))
+		pr_warn("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
+			answer);
 }
 
 static void unshare(void *unused)
