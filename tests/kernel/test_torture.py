@@ -5,14 +5,15 @@ Each test has a short form, and a soak form as long as --soak says.
 """
 
 import re
+import time
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from lab import disturb, observed
+from lab import disturb, observed, stalls
 from lab.schedule import PlannedRun
-from lab.session import parameter_file
+from lab.session import Session, parameter_file
 from tests.kernel.conftest import (
     HERE,
     NOISE,
@@ -47,6 +48,12 @@ echo N >{parameter_file("hypercalls")}
 """Once a guest is saved, and before it goes on, its host offers nothing any more."""
 LONGEST_MS = 36
 """For a CPU, where two VMs with two vCPUs share two: docs/mechanisms/helping.md."""
+WAITS = "/sys/kernel/debug/kvm/*-*/pvsync/cpu_waits"
+ASLEEP_S = 60
+SLEEPER = f"stress-ng --cpu 4 --cpu-load 5 --cpu-load-slice 10 --timeout {ASLEEP_S} >/dev/null 2>&1"
+"""Each of four threads runs for 10 ms, and sleeps for 190."""
+SHORTER_MS = 150
+"""Than this are all waits in that test; 56 ms was seen. Sleep taken for one was 200 to 400 ms."""
 LEAK = 128 << 10
 """Bytes that a killed VM leaves at least if it is not freed: struct kvm, two vCPUs, their
 pages and MMU. What was allocated for the guest itself would be a thousand times as much."""
@@ -144,6 +151,38 @@ def test_nobody_starves(lab: Lab, scheme: str, length: int) -> None:
     (run,) = result.runs()
     waits = result.cell(scheme, 2)["observed"]["cpu_waits"]
     assert waits["longest_ms"] < LONGEST_MS + 1000 * (run["stalled"] or 0), (waits, run)
+
+
+@pytest.mark.timed
+def test_sleep_is_no_wait(host: Host) -> None:
+    """vCPUs that sleep 19 times as long as they run, beside tasks that take what is left.
+
+    The host's scheduler keeps them queued for a while, and may move them to another CPU then.
+    """
+    names = ["pvqspinlock-0", "pvqspinlock-1"]
+    hog = ["nice", "-n", "19", "timeout", str(ASLEEP_S), "sh", "-c", "while :; do :; done"]
+    with host("hostile.toml", "test", vms=(2,)) as session, stalls.Watch() as watch:
+        control = session.machine.control
+        control.call("switch", run=names)
+        control.run("sh", "-c", f"for file in {WAITS}; do echo >$file; done")
+        hogs = [control.submit("exec", argv=hog, timeout=2 * ASLEEP_S) for _ in range(3)]
+        sleepers = [control.submit("guest_exec", name=name, tag="sleep", command=SLEEPER,
+                                   timeout=2 * ASLEEP_S) for name in names]
+        lasting = []
+        while not all(sleeper.done() for sleeper in sleepers):
+            lasting += longest_waits(session, "lasts")
+            time.sleep(1)
+        longest = longest_waits(session, "longest")
+        assert all(sleeper.result()["status"] == 0 for sleeper in sleepers)
+        print("lasting", sorted(lasting)[-4:], "longest", longest, [hog.done() for hog in hogs])
+        assert len(longest) == 2 and min(longest) > 0
+        assert max(longest + lasting) < SHORTER_MS + 1000 * watch.longest
+
+
+def longest_waits(session: Session, which: str) -> list[float]:
+    """The one of each VM, ms; which "lasts", or the "longest" that is over."""
+    said = session.machine.control.run("sh", "-c", f"cat {WAITS}")[1]
+    return [int(ns) / 1e6 for ns in re.findall(rf"(?m)^{which} (\d+)$", said)]
 
 
 # Kills

@@ -91,7 +91,8 @@ ADDED = {
 SITES = {
     "kernel/smp.o": {"pvsync_ecs_count_key": 2, "pvsync_ecs_free_key": 2},
     "kernel/sched/core.o": {"pvsync_ecs_count_key": 1, "pvsync_ecs_free_key": 1,
-                            "pvsync_extend_key": 1, "pvsync_park_stat_key": 1},
+                            "pvsync_extend_key": 1, "pvsync_park_stat_key": 1,
+                            "pvsync_wake_key": 1},
 }
 """In the functions that send calls to other CPUs, switch and choose tasks, and wake them."""
 PV_RELEASE = 17

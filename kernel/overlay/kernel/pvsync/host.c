@@ -24,6 +24,7 @@
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/strong_yield.h>
+#include <linux/pvsync/wake.h>
 
 #undef MODULE_PARAM_PREFIX
 #define MODULE_PARAM_PREFIX "pvsync."
@@ -439,8 +440,51 @@ u64 pvsync_thread_ns(struct pid *pid)
 }
 EXPORT_SYMBOL_GPL(pvsync_thread_ns);
 
+/*
+ * Whether a task sleeps. The fair scheduler keeps one queued that has had more than its
+ * share until it has paid for that.
+ */
+static bool is_asleep(const struct task_struct *task)
+{
+	return !READ_ONCE(task->on_rq) || READ_ONCE(task->se.sched_delayed);
+}
+
+DEFINE_STATIC_KEY_FALSE(pvsync_wake_key);
+
 /**
- * pvsync_thread_delay_ns - for how long a thread that waits for a CPU has done so
+ * pvsync_wake_enable - note from now on when vCPUs are woken
+ *
+ * The scheduler's own account of waits has sleep in it: if a task that sleeps and is still
+ * queued moves to another CPU, it counts as waiting from then on until it runs again.
+ *
+ * Stays: what it costs is a look at each task that is woken.
+ *
+ * Context: may sleep.
+ */
+void pvsync_wake_enable(void)
+{
+	static_branch_enable(&pvsync_wake_key);
+}
+EXPORT_SYMBOL_GPL(pvsync_wake_enable);
+
+/**
+ * __pvsync_vcpu_waking - note when a vCPU is woken
+ * @task: the task that is, of a vCPU if it has preempt notifiers
+ *
+ * One that was preempted on its way to sleep has waited since then.
+ *
+ * Context: as pvsync_waking().
+ */
+void __pvsync_vcpu_waking(struct task_struct *task)
+{
+#ifdef CONFIG_PREEMPT_NOTIFIERS
+	if (!hlist_empty(&task->preempt_notifiers) && is_asleep(task))
+		WRITE_ONCE(task->pvsync.vcpu_woken, local_clock());
+#endif
+}
+
+/**
+ * pvsync_thread_delay_ns - for how long a vCPU's thread that waits for a CPU has done so
  * @pid: its pid, or NULL
  *
  * Here for the same reason.
@@ -455,10 +499,10 @@ u64 pvsync_thread_delay_ns(struct pid *pid)
 	u64 queued = task ? READ_ONCE(task->sched_info.last_queued) : 0;
 	s64 lasts;
 
-	if (!queued)
+	if (!queued || is_asleep(task))
 		return 0;
 	/* Clocks of two CPUs may differ by a little. */
-	lasts = local_clock() - queued;
+	lasts = local_clock() - max(queued, READ_ONCE(task->pvsync.vcpu_woken));
 	return READ_ONCE(task->sched_info.run_delay) + max_t(s64, lasts, 0);
 }
 EXPORT_SYMBOL_GPL(pvsync_thread_delay_ns);

@@ -162,7 +162,7 @@ void __sched pvsync_park(void)
  * __pvsync_park_waking - note when a task that sleeps here is woken
  * @task: the task
  *
- * Context: as pvsync_park_waking(), so there is one waker at a time, and what it
+ * Context: as pvsync_waking(), so there is one waker at a time, and what it
  * writes is seen by @task when that runs.
  */
 void __pvsync_park_waking(struct task_struct *task)

@@ -17,12 +17,6 @@ DECLARE_STATIC_KEY_FALSE(pvsync_park_stat_key);
 void pvsync_park(void);
 void __pvsync_park_waking(struct task_struct *task);
 
-/**
- * pvsync_park_waking - a task is about to be woken
- * @task: the task, not this one
- *
- * Context: try_to_wake_up(), with its pi_lock.
- */
 static __always_inline void pvsync_park_waking(struct task_struct *task)
 {
 	if (static_branch_unlikely(&pvsync_park_stat_key))

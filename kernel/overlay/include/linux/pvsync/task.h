@@ -11,6 +11,8 @@
  *	inherits them
  * @woken: when the task, asleep in pvsync_park(), was woken, ns; 0 or 1 if it is not
  *	asleep, or not woken; see park.c
+ * @vcpu_woken: when it was woken, as a vCPU's thread that had gone to sleep since it
+ *	lost its CPU, ns; 0 if it was not
  */
 struct pvsync_task {
 #ifdef CONFIG_PVSYNC_ECS_COUNT
@@ -18,6 +20,9 @@ struct pvsync_task {
 #endif
 #ifdef CONFIG_PVSYNC_PARK
 	u64	woken;
+#endif
+#ifdef CONFIG_PVSYNC_KVM
+	u64	vcpu_woken;
 #endif
 };
 

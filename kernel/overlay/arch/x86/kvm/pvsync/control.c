@@ -20,6 +20,7 @@
 #include <linux/uaccess.h>
 
 #include <linux/pvsync/extend.h>
+#include <linux/pvsync/wake.h>
 
 #include "ecs.h"
 #include "spin.h"
@@ -203,6 +204,7 @@ void pvsync_init_vm(struct kvm *kvm)
 	mutex_init(&kvm->arch.pvsync.epochs.lock);
 	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
 	pvsync_extend_by(pvsync_extend);
+	pvsync_wake_enable();
 }
 
 /**

@@ -10,9 +10,20 @@
 #include <linux/kvm_host.h>
 #include <linux/math64.h>
 #include <linux/sched.h>
+#include <linux/sched/clock.h>
 #include <linux/seq_file.h>
 
 #include "spin.h"
+
+/* Of a thread that slept and was woken, what it has waited is not more than this; ns. */
+static u64 since_woken(void)
+{
+	u64 woken = READ_ONCE(current->pvsync.vcpu_woken);
+	s64 ns = local_clock() - woken;
+
+	/* Clocks of two CPUs may differ by a little. */
+	return woken ? max_t(s64, ns, 0) : U64_MAX;
+}
 
 static unsigned int bin_of(u64 ns)
 {
@@ -23,7 +34,8 @@ static unsigned int bin_of(u64 ns)
  * pvsync_cpu_wait_ends - a vCPU's thread has got a CPU
  * @vcpu: the vCPU
  *
- * The scheduler knows since when the thread could have run.
+ * The scheduler knows since when the thread could have run, but takes some time of sleep for
+ * a wait, see pvsync_wake_enable().
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -36,7 +48,7 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
 	/* Else it may be another thread's. */
 	if (!vcpu->scheduled_out)
 		return;
-	ns = current->sched_info.run_delay - wait->before;
+	ns = min(current->sched_info.run_delay - wait->before, since_woken());
 	if (!ns)
 		return;
 	bin = bin_of(ns);
@@ -55,6 +67,7 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
 void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
 {
 	WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.before, current->sched_info.run_delay);
+	WRITE_ONCE(current->pvsync.vcpu_woken, 0);
 }
 
 /* For how long a vCPU's thread has waited that has not got a CPU yet. */
