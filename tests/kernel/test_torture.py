@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab import disturb, observed, stalls
+from lab import cpu_waits, disturb, observed, stalls
 from lab.schedule import PlannedRun
 from lab.session import Session, parameter_file
 from tests.kernel.conftest import (
@@ -164,25 +164,29 @@ def test_sleep_is_no_wait(host: Host) -> None:
     with host("hostile.toml", "test", vms=(2,)) as session, stalls.Watch() as watch:
         control = session.machine.control
         control.call("switch", run=names)
-        control.run("sh", "-c", f"for file in {WAITS}; do echo >$file; done")
+        files = control.run("sh", "-c", f"echo {WAITS}")[1].split()
+        for file in files:
+            control.write_file(file, "0")
         hogs = [control.submit("exec", argv=hog, timeout=2 * ASLEEP_S) for _ in range(3)]
         sleepers = [control.submit("guest_exec", name=name, tag="sleep", command=SLEEPER,
                                    timeout=2 * ASLEEP_S) for name in names]
         lasting = []
         while not all(sleeper.done() for sleeper in sleepers):
-            lasting += longest_waits(session, "lasts")
+            lasting += [one.lasts_ns / 1e6 for one in waited(session, files)]
             time.sleep(1)
-        longest = longest_waits(session, "longest")
+        longest = [one.longest_ns / 1e6 for one in waited(session, files)]
         assert all(sleeper.result()["status"] == 0 for sleeper in sleepers)
         print("lasting", sorted(lasting)[-4:], "longest", longest, [hog.done() for hog in hogs])
         assert len(longest) == 2 and min(longest) > 0
         assert max(longest + lasting) < SHORTER_MS + 1000 * watch.longest
 
 
-def longest_waits(session: Session, which: str) -> list[float]:
-    """The one of each VM, ms; which "lasts", or the "longest" that is over."""
-    said = session.machine.control.run("sh", "-c", f"cat {WAITS}")[1]
-    return [int(ns) / 1e6 for ns in re.findall(rf"(?m)^{which} (\d+)$", said)]
+def waited(session: Session, files: list[str]) -> list[cpu_waits.Waited]:
+    """What these files say."""
+    texts = [session.machine.control.read_file(file).decode() for file in files]
+    found = [one for text in texts if (one := cpu_waits.parse(text.splitlines()))]
+    assert len(found) == len(files), texts
+    return found
 
 
 # Kills
