@@ -180,10 +180,14 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
 	WRITE_ONCE(target->arch.pvsync.wanted, true);
 }
 
+/*
+ * A target that has run since the note was made has counted what came of the yield: it
+ * is then refused because it runs, and a yield has one outcome.
+ */
 static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
 {
-	pvsync_count_for(me, PVSYNC_yield_refused, 1);
-	clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by);
+	if (test_and_clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by))
+		pvsync_count_for(me, PVSYNC_yield_refused, 1);
 }
 
 /**
