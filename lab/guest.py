@@ -9,6 +9,8 @@ BOOT_ARGS = (
     "init=/usr/lib/pvsync/guest-init",
     "loglevel=5",           # warnings and worse: a splat shows, chatter does not
     "panic=-1", "oops=panic", "reboot=t",
+    # A guest has no VMs; to patch in what KVM calls took 9 of the 15 s of a boot with 4 vCPUs.
+    "initcall_blacklist=svm_init,vmx_init",
     "no_timer_check",       # the check times the PIT, which emulation delays
     "tsc=reliable",         # runs on while a guest is stopped; kvm-clock, in use, does not
     "mitigations=off", "random.trust_cpu=on",
