@@ -17,8 +17,6 @@ from tests.kernel.searches import Bounds, Epoch
 from tests.kernel.test_ecs import host, host_of_each
 from tests.kernel.test_helping import followed
 
-pytestmark = pytest.mark.timed
-
 SPIN = "hackbench -g 4 -l 150 >/dev/null"
 TIMED = "dmesg | grep -aq 'spinlocks: pv' && echo 1 >/sys/kernel/debug/pvsync/lock_stat"
 HALTS = "grep -a lock_halts /sys/kernel/debug/pvsync/counters"
@@ -113,6 +111,7 @@ def left(seen: dict[str, int]) -> float:
     return 1 - seen["yield_picked"] / seen["yield_attempted"]
 
 
+@pytest.mark.soak
 def test_marked_at_every_exit_and_strong(lab: Lab) -> None:
     """Medians of three runs, which hold what one does not: these shares vary twofold.
 

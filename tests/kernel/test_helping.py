@@ -30,7 +30,7 @@ PROBE = "\n".join(
         "dmesg | grep -a 'pvsync:'",
         "for i in 1 2; do hackbench -g 4 -l 50 >/dev/null; done",
         *map(command, OFFERED),
-        "dmesg | grep -a -e 'hypercall torture' -e 'does not help'",
+        "dmesg | grep -a 'hypercall torture'",
         "grep help_calls /sys/kernel/debug/pvsync/counters",
     )
 )
@@ -42,15 +42,12 @@ SAID = {
     "ticket-help-kvm": "the host is asked for help after",
     "help-own": "the host is asked for help after",
     "help-unwoken": "the host is asked for help after",
-    "help-wrong": "pvsync.help=sometimes is not a number of cycles above 0, auto or off",
-    "help-pv": "pvsync.help= has no effect here: long waits do not spin",
-    "help-kvm-pv": "pvsync.help= has no effect here: long waits do not spin",
-    "help-dedicated": "pvsync.help=auto has no effect here: the host dedicates CPUs",
     "help-throttled": "the host is asked for help after",
-    "help-refused": "the host does not help any more, long waits spin",
 }
 VCPUS = 4
 """Of all guests of a run."""
+GAP_S = 0.010
+"""Of help-throttled, for each vCPU."""
 
 
 def asked(output: str) -> int:
@@ -66,13 +63,9 @@ def test_every_form_of_help(lab: Lab) -> None:
     for scheme, line in SAID.items():
         output = result.guest_output(scheme)
         assert line in output, f"{scheme}: {output}"
-        wanted = dict.fromkeys(OFFERED, ENOSYS) if scheme == "help-refused" else OFFERED
-        assert answers(output) == wanted, f"{scheme}: {output}"
-    assert "pvsync.help=0 is not a number of cycles" in result.guest_output("help-wrong")
+        assert answers(output) == OFFERED, f"{scheme}: {output}"
     for scheme in ("ticket-help", "qspinlock-help", "help-unwoken"):
         assert asked(result.guest_output(scheme)) > 0, f"{scheme} never asked for help"
-    for scheme in ("help-wrong", "help-pv", "help-kvm-pv", "help-dedicated", "help-refused"):
-        assert asked(result.guest_output(scheme)) == 0, f"{scheme} asked for help"
     check_host(result)
 
 
@@ -88,12 +81,14 @@ def followed(host: dict[str, int]) -> bool:
 def check_host(result: Result) -> None:
     """The host counted what the guests asked for, and its yields add up."""
     for scheme in ("ticket-help", "ticket-help-kvm"):
-        host = result.cell(scheme, 2)["observed"]["host"]
+        host = result.cell(scheme)["observed"]["host"]
         assert host["spin_events"] > 100, f"{scheme}: {host}"
         assert followed(host), f"{scheme}: {host}"
     # With hints, the last of these.
     assert host["yield_denied"] == 0, host
-    throttled = result.cell("help-throttled", 2)["observed"]["host"]
-    assert throttled["spin_throttled"] > 10 * throttled["spin_events"] > 0
-    refused = result.cell("help-refused", 2)["observed"]["host"]
-    assert refused["spin_events"] == 0, "a host without helping was helping"
+    throttled = result.cell("help-throttled")["observed"]["host"]
+    assert throttled["spin_throttled"] > throttled["spin_events"] > 0, throttled
+    (run,) = result.runs("help-throttled")
+    took_s = (max(guest["ended"] for guest in run["guests"])
+              - min(guest["began"] for guest in run["guests"]))
+    assert throttled["spin_events"] <= VCPUS * (took_s / GAP_S + 1), (throttled, took_s)

@@ -19,8 +19,6 @@ from lab.preemptions import KINDS
 from lab.session import Session, parameter_file
 from tests.kernel.conftest import Host
 
-pytestmark = pytest.mark.timed
-
 GUEST = "pvqspinlock-0"
 VCPUS = 4
 CLAIM = "modprobe ecs_claim seconds=2 form=1 {more} && rmmod ecs_claim"

@@ -13,8 +13,6 @@ import pytest
 
 from lab import kernel
 
-pytestmark = pytest.mark.xdist_group("objects")
-
 OBJECTS = (
     "kernel/locking/spinlock.o",
     "kernel/locking/qspinlock.o",

@@ -14,8 +14,6 @@ import pytest
 
 from lab import kernel
 
-pytestmark = pytest.mark.xdist_group("objects")
-
 HERE = Path(__file__).parent
 LINKED = (
     "kernel/locking/spinlock.o",

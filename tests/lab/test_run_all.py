@@ -215,7 +215,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         "ruff", "mypy", "lab", "programs", "models", "policy", "series", "locks", "kernel",
-        "timed", "vmx"]
+        "vmx"]
 
 
 def test_no_file_of_tests_is_left_out() -> None:
@@ -224,10 +224,8 @@ def test_no_file_of_tests_is_left_out() -> None:
                      if stage.name in ("lab", "programs"))
     assert lab[-3:] == ("tests/lab", "--ignore", run_all.PROGRAMS)
     assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_file()
-    kernel, timed = (stage.command for stage in run_all.stages()
-                     if stage.name in ("kernel", "timed"))
-    assert [command[-2:] for command in (kernel, timed)] == [("-m", "not timed"), ("-m", "timed")]
-    assert kernel[:6] == timed[:6] and timed[5] == "tests/kernel"
+    (kernel,) = (stage.command for stage in run_all.stages() if stage.name == "kernel")
+    assert kernel[-1] == "tests/kernel"
 
 
 LIMIT = 60.0

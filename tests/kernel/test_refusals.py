@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is no value, and what the host does not offer, has no use for, or takes back.
+
+Each mechanism then is off, or does without, and says so once.
+"""
+
+import re
+import subprocess
+
+import pytest
+
+from lab import images
+from lab.guest import BOOT_ARGS
+from lab.machine import accelerator
+from lab.progress import Silent
+from tests.kernel.conftest import HERE, Lab
+from tests.kernel.hypercalls import ENOSYS
+from tests.kernel.test_helping import asked
+from tests.kernel.test_locks import check_tau
+from tests.kernel.test_shootdown import CHANGES, NONE_STALE, check_latency, hypercalls
+
+NO_KVM = "this is no KVM guest"
+PV = {
+    "pvsync.lock=pv-pmt": "is pmt here: the host does not offer to wake halted vCPUs",
+    "pvsync.help=auto": f"has no effect here: {NO_KVM}",
+    "pvsync.tlb=shoot4u": f"is ipi here: {NO_KVM}",
+    "pvsync.ecs=count": f"is off here: {NO_KVM}",
+    "pvsync.park=eschdspin": f"is stock here: {NO_KVM}",
+}
+OTHERS = {
+    "pvsync.lock=pv-ticket": "is ticket here: the host does not offer to wake halted vCPUs",
+    "pvsync.help=65536": f"has no effect here: {NO_KVM}",
+    "pvsync.tlb=kvmtlb": "is ipi here: the host does not offer it",
+    "pvsync.ecs=free": f"is off here: {NO_KVM}",
+}
+WRONG = {
+    "pvsync.lock": "= is not known, spinlocks stay as they are; use qspinlock, tas, ticket, pmt, "
+                   "pv-ticket or pv-pmt",
+    "pvsync.lock=nonsense": " is not known, spinlocks stay as they are; use qspinlock, tas, "
+                            "ticket, pmt, pv-ticket or pv-pmt",
+    "pvsync.tau": "= is not a number of nanoseconds nor inf, the default stays",
+    "pvsync.tau=2us": " is not a number of nanoseconds nor inf, the default stays",
+    "pvsync.halt_spins": "= is not a number of iterations, the default stays",
+    "pvsync.halt_spins=many": " is not a number of iterations, the default stays",
+    "pvsync.help=0": " is not a number of cycles above 0, auto or off; nothing changes",
+    "pvsync.help=sometimes": " is not a number of cycles above 0, auto or off; nothing changes",
+    "pvsync.tlb=nonsense":
+        " is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed",
+    "pvsync.ecs=nonsense": " is not known, nothing changes; use off, count or free",
+    "pvsync.park=nonsense": " is not known, nothing changes; use stock, schdspin or eschdspin",
+}
+"""Boot parameters, and how what the log says of each goes on."""
+LIMIT_S = 120
+"""For a boot to where it finds no root; 10 were seen."""
+
+
+def boot(*parameters: str) -> list[str]:
+    """What pvsync says in a kernel with two CPUs of QEMU's emulator.
+
+    It has no root, and so comes to its end by itself.
+    """
+    files = images.prepare("test", None, (), Silent())
+    arguments = [one for one in BOOT_ARGS if not one.startswith(("loglevel=", "root="))]
+    done = subprocess.run(
+        [*files.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+         "-M", "q35", *accelerator("tcg"), "-smp", "2", "-m", "512M", "-serial", "stdio",
+         "-kernel", str(files.guest_kernel), "-append", " ".join((*arguments, *parameters))],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+        timeout=LIMIT_S, check=True)
+    print(done.stdout)
+    assert "Unable to mount root fs" in done.stdout
+    return re.findall(r"pvsync: (.*)$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("given", [PV, OTHERS], ids=["pv", "others"])
+def test_without_kvm(given: dict[str, str]) -> None:
+    told = [line for line in boot(*given) if " here: " in line]
+    assert sorted(told) == sorted(f"{one} {why}" for one, why in given.items())
+
+
+def test_wrong_values() -> None:
+    """What was there before stays, and nothing is switched on."""
+    told = boot("pvsync.lock=pmt", *WRONG)
+    wrong = [line for line in told if line.startswith("pvsync.")]
+    assert sorted(wrong) == sorted(f"{one}{why}" for one, why in WRONG.items())
+    assert "spinlocks: pmt" in told, told
+    check_tau("\n".join(told))
+    silent = ("TLB shootdown", "critical sections", "waiters of mutexes", "the host is asked")
+    assert not any(line.startswith(silent) for line in told), told
+
+
+COMMAND = f"""
+{CHANGES}
+for i in 1 2; do hackbench -g 2 -l 50 >/dev/null; done
+grep help_calls /sys/kernel/debug/pvsync/counters
+dmesg | sed -n 's/.*pvsync: /log /p'
+"""
+DEDICATED = "the host dedicates CPUs to this guest"
+NOT_SPUN = "pvsync.help= has no effect here: long waits do not spin"
+SAID = {
+    "all-dedicated": (
+        f"pvsync.lock=pv-ticket is ticket here: {DEDICATED}",
+        f"pvsync.help=auto has no effect here: {DEDICATED}",
+        f"pvsync.tlb=shoot4u is ipi here: {DEDICATED}",
+        f"pvsync.ecs=count is off here: {DEDICATED}",
+        f"pvsync.park=eschdspin is stock here: {DEDICATED}",
+        "spinlocks: ticket", "TLB shootdown: ipi",
+    ),
+    "host-old": (
+        "pvsync.lock=pv-pmt is pmt here: the host does not offer to wake halted vCPUs",
+        "pvsync.tlb=kvmtlb is ipi here: the host does not offer it",
+        "spinlocks: pmt", "TLB shootdown: ipi",
+    ),
+    "tlb-unnoted": (
+        "pvsync.tlb=mixed is shoot4u here: the host offers no notes", NOT_SPUN,
+        "spinlocks: qspinlock", "TLB shootdown: shoot4u",
+    ),
+    "help-pv": (NOT_SPUN, "spinlocks: pv-pmt"),
+    "help-refused": (
+        "the host is asked for help after 1 cycles of spinning",
+        "the host does not help any more, long waits spin",
+    ),
+    "tlb-refused": (
+        "TLB shootdown: shoot4u",
+        "the host does not flush translations any more, kvmtlb does it from now on: answer "
+        f"{ENOSYS}",
+    ),
+}
+BY = {
+    "all-dedicated": {"ipi"},
+    "host-old": {"ipi"},
+    "tlb-unnoted": {"shoot4u"},
+    "tlb-refused": {"kvmtlb", "ipi"},
+}
+"""Who flushed while flushes were timed, where pvsync.tlb= was given."""
+
+
+def test_refused_by_the_host(lab: Lab) -> None:
+    """Stock takes over, and the host does nothing for who was refused."""
+    result = lab(str(HERE / "refused.toml"), "--cmd", COMMAND)
+    assert result.status == 0, result.output
+    for scheme, lines in SAID.items():
+        output = result.guest_output(scheme)
+        said = re.findall(r"^log (.*)$", output, re.MULTILINE)
+        for line in lines:
+            assert said.count(line) == 1, f"{scheme}, {line}: {output}"
+        assert sum(" here: " in line for line in said) == sum(" here: " in line for line in lines)
+        assert NONE_STALE.search(output) and asked(output) == 0, f"{scheme}: {output}"
+        seen = result.cell(scheme)["observed"]["host"]
+        assert seen["spin_help"] == seen["extend_granted"] == seen["preempt_kernel"] == 0, seen
+    for scheme, by in BY.items():
+        output = result.guest_output(scheme)
+        check_latency(by, output)
+        assert (hypercalls(output) > 100) == ("shoot4u" in by), f"{scheme}: {output}"
