@@ -94,7 +94,7 @@ def stages() -> list[Stage]:
         Stage("series", ("./pvsync", "series", "check"), "status", 600),
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing", whole=True),
         # An emulated host uses both CPUs, and two at once are slower than one after the other.
-        Stage("kernel", (python, "-m", "pytest", "-vv", "--durations=0", "tests/kernel"),
+        Stage("kernel", (python, "-m", "pytest", "-vv", "--durations=25", "tests/kernel"),
               "pytest", 7200, whole=True),
         Stage("vmx", (python, "-m", "pytest", "-vv", *BOTH_CPUS, "tests/vmx", "--ignore",
                       ISOLATION), "pytest", whole=True),

@@ -89,6 +89,10 @@ def test_wrong_values() -> None:
     assert not any(line.startswith(silent) for line in told), told
 
 
+def test_tau_is_in_nanoseconds() -> None:
+    check_tau("\n".join(boot("pvsync.lock=pmt", "pvsync.tau=20000")), 20_000)
+
+
 COMMAND = f"""
 {CHANGES}
 for i in 1 2; do hackbench -g 2 -l 50 >/dev/null; done
