@@ -194,6 +194,7 @@ def check_parking(result: Result) -> None:
     assert counter(result.guest_output("schdspin"), "park_spun") > 0
 
 
+@pytest.mark.soak
 def test_readers_and_writers_of_rwsems_spin(lab: Lab) -> None:
     """One of each, and a mutex of two, in a guest that has the CPUs for itself."""
     schemes = ("pvqspinlock", "schdspin", "eschdspin")
@@ -227,6 +228,7 @@ def test_sharing_with_any_argument(misused: Result) -> None:
     assert answers(misused.guest_output("help-refused")) == dict.fromkeys(OFFERED, ENOSYS)
 
 
+@pytest.mark.soak
 def test_records_are_taken_back(lab: Lab) -> None:
     """While a guest sleeps, and when the host hears no hypercall any more, they say nothing."""
     result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count-watch,ecs-taken-back",

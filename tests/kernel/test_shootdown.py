@@ -183,8 +183,9 @@ def test_no_stale_translation_for_long(lab: Lab, length: int) -> None:
 
 @pytest.mark.parametrize(("scheme", "who", "vms", "tries"), [
     ("tlb-busted", ("assertion",), 2, ("--reps", "1", "--max-repeats", "0")),
-    ("tlb-busted-unasserted", ("checker", "kernel"), 1,
-     ("--reps", "6", "--max-repeats", "0", "--timeout", "60")),
+    pytest.param("tlb-busted-unasserted", ("checker", "kernel"), 1,
+                 ("--reps", "6", "--max-repeats", "0", "--timeout", "60"),
+                 marks=pytest.mark.soak),
 ])
 def test_lost_shootdowns_are_caught(lab: Lab, scheme: str, who: tuple[str, ...], vms: int,
                                     tries: tuple[str, ...]) -> None:

@@ -153,6 +153,7 @@ def test_nobody_starves(lab: Lab, scheme: str, length: int) -> None:
     assert waits["longest_ms"] < LONGEST_MS + 1000 * (run["stalled"] or 0), (waits, run)
 
 
+@pytest.mark.soak
 def test_sleep_is_no_wait(host: Host) -> None:
     """vCPUs that sleep 19 times as long as they run, beside tasks that take what is left.
 
