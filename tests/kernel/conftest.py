@@ -57,9 +57,10 @@ class Result:
         """What the lab read in the host "before" or "after" a run."""
         return (self.directory / "raw" / str(run["id"]) / f"host.{when}.txt").read_text()
 
-    def cell(self, scheme: str, vms: int = 1) -> dict[str, Any]:
-        """One cell of the summary."""
-        (cell,) = (c for c in self.summary["cells"] if (c["scheme"], c["vms"]) == (scheme, vms))
+    def cell(self, scheme: str, vms: int | None = None) -> dict[str, Any]:
+        """One cell of the summary; the only one of a scheme without a number of VMs."""
+        (cell,) = (c for c in self.summary["cells"]
+                   if c["scheme"] == scheme and vms in (None, c["vms"]))
         return dict(cell)
 
     def host_logs(self) -> list[str]:

@@ -130,8 +130,7 @@ def counter(output: str, name: str) -> int:
 
 def host(result: Result, scheme: str) -> dict[str, int]:
     """The host's counters while the guests of a scheme ran."""
-    (cell,) = (one for one in result.summary["cells"] if one["scheme"] == scheme)
-    return dict(cell["observed"]["host"])
+    return dict(result.cell(scheme)["observed"]["host"])
 
 
 def host_of_each(result: Result, scheme: str) -> list[dict[str, int]]:

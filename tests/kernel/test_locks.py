@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from lab import config
 from tests.kernel.conftest import HERE, Lab, Result, each, longer
 
 TORTURE = str(HERE / "torture.toml")
@@ -78,8 +77,8 @@ def check_taus(result: Result) -> None:
 @pytest.fixture(scope="module")
 def tortured(lab: Lab) -> Result:
     """Guests with every lock, probed and then tortured, so that each boots once."""
-    torture = config.workloads()["locktorture"].command
-    return lab(TORTURE, "--cmd", f"{PROBE}\nseconds=8\n{torture}", "--timeout", "400")
+    flag, torture, *limit = longer("locktorture", 8)
+    return lab(TORTURE, flag, f"{PROBE}\n{torture}", *limit)
 
 
 def test_every_lock_says_and_counts(tortured: Result) -> None:

@@ -51,7 +51,7 @@ WRONG = {
 }
 """Boot parameters, and how what the log says of each goes on."""
 LIMIT_S = 120
-"""For a boot to where it finds no root; 10 were seen."""
+"""For a boot to where it finds no root; 2 were seen."""
 
 
 def boot(*parameters: str) -> list[str]:
