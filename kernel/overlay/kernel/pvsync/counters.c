@@ -11,6 +11,7 @@
 #include <linux/jump_label.h>
 #include <linux/kstrtox.h>
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 
 #include <linux/pvsync/count.h>
@@ -75,10 +76,13 @@ static int switch_set(void *data, u64 value)
 
 	if (value > 1)
 		return -EINVAL;
-	if (value)
+	if (value) {
 		static_branch_enable(key);
-	else
-		static_branch_disable(key);
+		return 0;
+	}
+	static_branch_disable(key);
+	/* What has preemption disabled, and has seen it on, notes nothing after this. */
+	synchronize_rcu();
 	return 0;
 }
 DEFINE_DEBUGFS_ATTRIBUTE(switch_fops, switch_get, switch_set, "%llu\n");

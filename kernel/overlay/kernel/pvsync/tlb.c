@@ -242,15 +242,21 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 	return true;
 }
 
-static void flush_by_mechanism(enum pvsync_tlb_mechanism by, const struct cpumask *cpumask,
-			       const struct flush_tlb_info *info)
+/* Return: who did it, which is the stock mechanism once the host has refused. */
+static enum pvsync_tlb_mechanism flush_by_mechanism(enum pvsync_tlb_mechanism by,
+						    const struct cpumask *cpumask,
+						    const struct flush_tlb_info *info)
 {
-	if (by_hypercall(by) && shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
-		return;
+	if (by_hypercall(by)) {
+		if (shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
+			return by;
+		by = stock_mechanism();
+	}
 	if (by == PVSYNC_TLB_IPI)
 		native_flush_tlb_multi(cpumask, info);
 	else
 		stock_flush(cpumask, info);
+	return by;
 }
 
 static void pvsync_flush_tlb_multi(const struct cpumask *cpumask,
@@ -265,7 +271,7 @@ static void pvsync_flush_tlb_multi(const struct cpumask *cpumask,
 	}
 	__pvsync_count(PVSYNC_tlb_flushes);
 	pvsync_tlb_timer_start(&timer);
-	flush_by_mechanism(by, cpumask, info);
+	by = flush_by_mechanism(by, cpumask, info);
 	pvsync_tlb_timer_stop(&timer, by);
 }
 
