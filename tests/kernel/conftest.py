@@ -136,8 +136,8 @@ def length(pytestconfig: pytest.Config) -> int:
 
 
 Host = Callable[..., AbstractContextManager[Session]]
-"""Called with an experiment, a kernel variant, arguments to boot the host's kernel with, and what
-else of the experiment is to be another one, see config.Overrides."""
+"""Called with an experiment, a kernel variant, arguments to boot the host's kernel with, more for
+QEMU, and what else of the experiment is to be another one, see config.Overrides."""
 
 
 @pytest.fixture(scope="session")
@@ -145,12 +145,13 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     """Boots a host with one guest, a stock one unless another scheme is asked for."""
 
     @contextmanager
-    def boot(name: str, variant: str, *arguments: str, **changes: Any) -> Iterator[Session]:
+    def boot(name: str, variant: str, *arguments: str, qemu: tuple[str, ...] = (),
+             **changes: Any) -> Iterator[Session]:
         stock = config.Overrides(schemes=("pvqspinlock",), vms=(1,), variant=variant)
         plan = config.experiment(str(HERE / name), replace(stock, **changes))
         files = images.prepare(variant, None, (), Silent())
         spec = runner.host_spec(plan, backend.choose("auto"), files)
-        spec = replace(spec, args=(*spec.args, *arguments))
+        spec = replace(spec, args=(*spec.args, *arguments), extra=(*spec.extra, *qemu))
         out = tmp_path_factory.mktemp("host")
         session = Session(plan, spec, 0, out, lambda record: None, print)
         try:

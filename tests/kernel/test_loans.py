@@ -6,6 +6,7 @@ that it asks for a loan whenever one of them is to go.
 """
 
 import base64
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ PERIOD = 100_000_000
 """Run time of a vCPU over which what it may borrow is added up, ns (extend.c)."""
 LONGEST = 4_000_000
 """ns of a loan of 1 ms, whose timer may be late in an emulated host."""
+QUOTA, QUOTA_PERIOD = 40_000, 100_000
+"""us of CPU time for the VM, and in how many."""
+THREADS = ("-smp", "cores=1,threads=2")
+"""QEMU's arguments for a host whose two CPUs are one core."""
 TICK_US = 4000
 """The kernels of the lab have 250 ticks a second."""
 SLEEPER = """
@@ -35,6 +40,17 @@ end = time.monotonic() + 60
 while time.monotonic() < end:
     time.sleep(0.002)
 """
+COOKIE = """
+import ctypes
+import sys
+PR_SCHED_CORE, THREAD_GROUP = 62, 1
+OPERATION = {"set": 1, "clear": 2}
+libc = ctypes.CDLL(None, use_errno=True)
+for process in sys.argv[2:]:
+    if libc.prctl(PR_SCHED_CORE, OPERATION[sys.argv[1]], int(process), THREAD_GROUP, 0):
+        sys.exit(f"process {process}: error {ctypes.get_errno()}")
+"""
+"""Gives processes a cookie of their own, or the one of this script, which is none."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +77,17 @@ def counted(session: Session) -> Lent:
                 sum(numbers[f"preempt_{kind}"] for kind in KINDS))
 
 
+def in_guest(session: Session, tag: str, command: str) -> None:
+    """Run a command there, which has to end well."""
+    answer = session.machine.control.call("guest_exec", name=GUEST, tag=tag, command=command,
+                                          timeout=120)
+    assert answer["status"] == 0, base64.b64decode(answer["out"])
+
+
 def lent(session: Session, more: str = "") -> Lent:
     """Let the guest claim, and say what it got."""
     before = counted(session)
-    answer = session.machine.control.call("guest_exec", name=GUEST, tag="claim",
-                                          command=CLAIM.format(more=more), timeout=120)
-    assert answer["status"] == 0, base64.b64decode(answer["out"])
+    in_guest(session, "claim", CLAIM.format(more=more))
     after = counted(session)
     change = Lent(*(getattr(after, name) - getattr(before, name) for name in Lent.__annotations__))
     print(change)
@@ -74,9 +95,9 @@ def lent(session: Session, more: str = "") -> Lent:
 
 
 @contextmanager
-def lender(host: Host, *arguments: str) -> Iterator[Session]:
+def lender(host: Host, *arguments: str, qemu: tuple[str, ...] = ()) -> Iterator[Session]:
     """A host, booted with these, that lends to its guest."""
-    with host("hostile.toml", "test", *arguments) as opened:
+    with host("hostile.toml", "test", *arguments, qemu=qemu) as opened:
         opened.machine.control.write_file(parameter_file("extend"), "ecs")
         opened.machine.control.call("switch", run=[GUEST])
         yield opened
@@ -186,3 +207,43 @@ def test_real_time_tasks_wait_for_no_loan(session: Session) -> None:
     busy = lent(session)
     assert not any(sleeper.done() for sleeper in sleepers)
     assert busy.granted > 0 and busy.denied > quiet.denied + 200, (quiet, busy)
+
+
+@contextmanager
+def vcpus_as_cpus(session: Session) -> Iterator[None]:
+    """So that hardly anything else wants the CPU of a vCPU."""
+    def switch(on: int) -> None:
+        files = " ".join(f"/sys/devices/system/cpu/cpu{cpu}/online" for cpu in range(2, VCPUS))
+        in_guest(session, "online", f"for file in {files}; do echo {on} >$file || exit 1; done")
+
+    switch(0)
+    try:
+        yield
+    finally:
+        switch(1)
+
+
+def test_bandwidth_that_is_used_up_is_not_lent(session: Session) -> None:
+    """Who has none left goes, and that is what most vCPUs go for here."""
+    with vcpus_as_cpus(session):
+        found = lent(session)
+        assert found.denied < found.granted, found
+        with written(session, f"{GROUP}/cpu.max", f"{QUOTA} {QUOTA_PERIOD}"):
+            found = lent(session)
+    assert found.denied > found.granted, found
+
+
+def test_cores_that_tasks_share_with_their_kind_are_not_lent(host: Host) -> None:
+    """Core scheduling looks at both CPUs of a core when one of them is to be switched."""
+    with lender(host, qemu=THREADS) as session:
+        def cookie(what: str) -> None:
+            status, said = session.machine.control.run(
+                "sh", "-c", f"python3 -c {shlex.quote(COOKIE)} {what} $(cat {GROUP}/cgroup.procs)")
+            assert status == 0, said
+
+        assert lent(session).granted > 0
+        cookie("set")
+        found = lent(session)
+        assert found.granted == 0 < found.denied, found
+        cookie("clear")
+        assert lent(session).granted > 0
