@@ -203,8 +203,11 @@ def machines(result: Result, run: dict[str, Any], when: str) -> set[str]:
     return set(re.findall(r"(?m)^\d+-\d+$", text.partition("==> vms <==\n")[2]))
 
 
-def check_killed(result: Result) -> None:
-    """The first guests were measured, the next ones came up, nothing was left behind."""
+def check_killed(result: Result, kept: int = 0) -> None:
+    """The first guests were measured, the next ones came up, nothing was left behind.
+
+    `kept` is how many bytes of what was freed the host's kernel may keep from use.
+    """
     assert result.status == 0, result.output
     made = result.runs()
     assert [len(machines(result, run, "before")) for run in made] == len(made) * [GUESTS], made
@@ -216,7 +219,7 @@ def check_killed(result: Result) -> None:
     lost = available(result, made[0]) - available(result, made[-1])
     said = f"after {kills} kills the kernel has {grown} bytes more, {lost} less are available"
     print(said)
-    assert grown < NOISE + LEAK * kills // 2, said
+    assert grown < NOISE + LEAK * kills // 2 + kept, said
     assert lost < GUEST // 2, said
     result.check_log()
 
