@@ -95,9 +95,10 @@ def lent(session: Session, more: str = "") -> Lent:
 
 
 @contextmanager
-def lender(host: Host, *arguments: str, qemu: tuple[str, ...] = ()) -> Iterator[Session]:
+def lender(host: Host, *arguments: str, variant: str = "test",
+           qemu: tuple[str, ...] = ()) -> Iterator[Session]:
     """A host, booted with these, that lends to its guest."""
-    with host("hostile.toml", "test", *arguments, qemu=qemu) as opened:
+    with host("hostile.toml", variant, *arguments, qemu=qemu) as opened:
         opened.machine.control.write_file(parameter_file("extend"), "ecs")
         opened.machine.control.call("switch", run=[GUEST])
         yield opened
@@ -223,9 +224,10 @@ def vcpus_as_cpus(session: Session) -> Iterator[None]:
         switch(1)
 
 
-def test_bandwidth_that_is_used_up_is_not_lent(session: Session) -> None:
+@pytest.mark.soak
+def test_bandwidth_that_is_used_up_is_not_lent(host: Host) -> None:
     """Who has none left goes, and that is what most vCPUs go for here."""
-    with vcpus_as_cpus(session):
+    with lender(host, variant="limits") as session, vcpus_as_cpus(session):
         found = lent(session)
         assert found.denied < found.granted, found
         with written(session, f"{GROUP}/cpu.max", f"{QUOTA} {QUOTA_PERIOD}"):
@@ -233,9 +235,10 @@ def test_bandwidth_that_is_used_up_is_not_lent(session: Session) -> None:
     assert found.denied > found.granted, found
 
 
+@pytest.mark.soak
 def test_cores_that_tasks_share_with_their_kind_are_not_lent(host: Host) -> None:
     """Core scheduling looks at both CPUs of a core when one of them is to be switched."""
-    with lender(host, qemu=THREADS) as session:
+    with lender(host, variant="limits", qemu=THREADS) as session:
         def cookie(what: str) -> None:
             status, said = session.machine.control.run(
                 "sh", "-c", f"python3 -c {shlex.quote(COOKIE)} {what} $(cat {GROUP}/cgroup.procs)")
