@@ -25,16 +25,17 @@ from tests.binaries import Outcome, reason, run
 HERE = Path(__file__).resolve().parent
 OVERLAY = HERE.parent.parent / "kernel" / "overlay"
 HEADERS = Path("include/linux/pvsync")
+GUEST = Path("kernel/pvsync")
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
-RUNNERS = ("aple", "pause", "hvs", "friebel")
+RUNNERS = ("aple", "pause", "hvs", "friebel", "guest")
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change to the header of a runner, which has the runner's name, to be noticed."""
+    """A change to what a runner is for, which has the runner's name, to be noticed."""
 
     name: str
     runner: str
@@ -83,16 +84,22 @@ def load_mutants(path: Path) -> list[Mutant]:
     return [Mutant(**entry) for entry in tomllib.loads(path.read_text())["mutant"]]
 
 
+def source_of(runner: str) -> Path:
+    """What it tests, in the overlay."""
+    return GUEST / "guest.c" if runner == "guest" else HEADERS / f"{runner}.h"
+
+
 def try_mutant(mutant: Mutant) -> tuple[bool, str]:
     """Whether its runner noticed it, and how."""
     with tempfile.TemporaryDirectory(prefix="pvsync-mutant-") as name:
         overlay, target = Path(name) / "overlay", f"gcc/{mutant.runner}"
-        shutil.copytree(OVERLAY / HEADERS, overlay / HEADERS)
-        header = overlay / HEADERS / f"{mutant.runner}.h"
-        text = header.read_text()
+        for part in (HEADERS, GUEST):
+            shutil.copytree(OVERLAY / part, overlay / part)
+        source = overlay / source_of(mutant.runner)
+        text = source.read_text()
         if text.count(mutant.old) != 1:
             return False, f"NOT TRIED: its `old` stands {text.count(mutant.old)} times, not once"
-        header.write_text(text.replace(mutant.old, mutant.new))
+        source.write_text(text.replace(mutant.old, mutant.new))
         error = make([target], Path(name), [f"OVERLAY={overlay}", "WERROR="])
         if error:
             return False, f"NOT TRIED, it does not compile:\n{error}"

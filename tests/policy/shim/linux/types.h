@@ -13,6 +13,8 @@
 typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;
+typedef uint32_t __u32;
+typedef uint64_t __u64;
 typedef int32_t s32;
 typedef int64_t s64;
 

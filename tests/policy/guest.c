@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What a guest finds out about its host before it uses anything of it: kernel/pvsync/guest.c.
+ * The lab has no encrypted guests; here there is one, whom the question itself would kill.
+ */
+#include <stddef.h>
+
+#include "check.h"
+
+static struct machine {
+	bool	kvm, dedicated, encrypted;
+	long	features;
+} machine;
+static unsigned int asked;
+static unsigned long asked_for;
+
+static long answer(unsigned long nr)
+{
+	asked++;
+	asked_for = nr;
+	return machine.features;
+}
+
+/* Its hypercall, `asm volatile (instruction : ...)` in a function whose parameter is nr. */
+#define volatile(...)	("" : "=a" (ret) : "0" (answer(nr)) : "memory")
+#include <../kernel/pvsync/guest.c>
+#undef volatile
+
+bool kvm_para_available(void)
+{
+	return machine.kvm;
+}
+
+bool kvm_para_has_hint(unsigned int feature)
+{
+	return feature == KVM_HINTS_REALTIME && machine.dedicated;
+}
+
+bool boot_cpu_has(unsigned int feature)
+{
+	return feature == X86_FEATURE_VMMCALL;
+}
+
+bool cc_platform_has(enum cc_attr attr)
+{
+	return attr == CC_ATTR_GUEST_MEM_ENCRYPT && machine.encrypted;
+}
+
+#define OFFERED	(PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_ECS)
+
+static bool lacks(unsigned long feature, struct machine one, const char *reason)
+{
+	const char *said;
+
+	machine = one;
+	asked = 0;
+	said = pvsync_host_lacks(feature);
+	return reason ? said && !strcmp(said, reason) : !said;
+}
+
+static void it_is_asked_once_and_believed(void)
+{
+	struct machine good = { .kvm = true, .features = OFFERED };
+
+	CHECK(lacks(PVSYNC_FEATURE_HELP, good, NULL));
+	CHECK_EQ(asked, 1);
+	CHECK_EQ(asked_for, PVSYNC_HC_FEATURES);
+	CHECK(lacks(PVSYNC_FEATURE_ECS, good, NULL));
+	CHECK(lacks(PVSYNC_FEATURE_TLB, good, "the host does not offer it"));
+	good.features = 0;
+	CHECK(lacks(PVSYNC_FEATURE_HELP, good, "the host does not offer it"));
+}
+
+/* An error has most bits set. */
+static void an_error_is_no_offer(void)
+{
+	for (long error = 1; error <= 4096; error++) {
+		struct machine old = { .kvm = true, .features = -error };
+
+		if (!CHECK(lacks(PVSYNC_FEATURE_HELP, old, "the host does not offer it")))
+			break;
+	}
+}
+
+static void who_cannot_use_it_does_not_ask(void)
+{
+	struct machine none = { .features = OFFERED };
+	struct machine dedicated = { .kvm = true, .dedicated = true, .features = OFFERED };
+	struct machine encrypted = { .kvm = true, .encrypted = true, .features = OFFERED };
+
+	CHECK(lacks(PVSYNC_FEATURE_HELP, none, "this is no KVM guest"));
+	CHECK_EQ(asked, 0);
+	CHECK(lacks(PVSYNC_FEATURE_HELP, dedicated, "the host dedicates CPUs to this guest"));
+	CHECK_EQ(asked, 0);
+	CHECK(lacks(PVSYNC_FEATURE_HELP, encrypted, "the host cannot see into an encrypted guest"));
+	CHECK_EQ(asked, 0);
+}
+
+int main(void)
+{
+	RUN_TEST(it_is_asked_once_and_believed);
+	RUN_TEST(an_error_is_no_offer);
+	RUN_TEST(who_cannot_use_it_does_not_ask);
+	return check_summary();
+}
