@@ -44,6 +44,8 @@ SAID = {
     "help-unwoken": "the host is asked for help after",
     "help-throttled": "the host is asked for help after",
 }
+STRONG = "ticket-help", "qspinlock-help", "tas-help", "pmt-help"
+"""Those whose yields are."""
 VCPUS = 4
 """Of all guests of a run."""
 GAP_S = 0.010
@@ -86,6 +88,8 @@ def check_host(result: Result) -> None:
         assert followed(host), f"{scheme}: {host}"
     # With hints, the last of these.
     assert host["yield_denied"] == 0, host
+    # Who gets strong ones again and again is far ahead of its share in the end.
+    assert sum(result.cell(scheme)["observed"]["host"]["yield_denied"] for scheme in STRONG) > 0
     throttled = result.cell("help-throttled")["observed"]["host"]
     assert throttled["spin_throttled"] > throttled["spin_events"] > 0, throttled
     (run,) = result.runs("help-throttled")
