@@ -19,7 +19,8 @@ FILE = "host.disturbed.txt"
 """In the folder of a run: seconds, kind, and what was done."""
 EVERY_S = 0.1
 RESTORE_LIMIT = 60.0
-"""Seconds that one may take, beside guests that compute on an emulated host."""
+"""Seconds that one may take, beside guests that compute on an emulated host whose kernel does not
+check itself."""
 GLOBAL = "global"
 WINDOW = (128, 1 << 22)
 OWN: dict[str, tuple[Value, ...]] = {
@@ -51,10 +52,11 @@ OFFERS: dict[str, tuple[Value, ...]] = {"hypercalls": ("Y", "N"), "shootdown": (
 KINDS = {"parameters": HOST, "offers": OFFERS}
 
 
-def request(experiment: Experiment, run_id: str, names: Sequence[str], folder: str) -> Any:
+def request(experiment: Experiment, run_id: str, names: Sequence[str], folder: str,
+            limit: float) -> Any:
     """What hostd is told to do to these guests, or None.
 
-    `folder` is that of the host's parameters.
+    `folder` is that of the host's parameters, `limit` the seconds that a restore may take.
     """
     if not experiment.disturb:
         return None
@@ -63,7 +65,7 @@ def request(experiment: Experiment, run_id: str, names: Sequence[str], folder: s
     own = [("parameters", name, (GLOBAL, *values)) for name, values in OWN.items()
            if "parameters" in experiment.disturb]
     return {
-        "seed": run_id, "within": experiment.disturb_ms / 1e3, "limit": RESTORE_LIMIT,
+        "seed": run_id, "within": experiment.disturb_ms / 1e3, "limit": limit,
         "kill": names[1:] if "kill" in experiment.disturb else [],
         "restore": names if "restore" in experiment.disturb else [],
         "every": EVERY_S, "files": files, "own": own,

@@ -107,6 +107,7 @@ class Session:
         self._boot_limit = BOOT_LIMIT * slowdown
         self._vcpu_limit = VCPU_LIMIT * slowdown
         self._settle = SETTLE * slowdown
+        self._restore_limit = disturb.RESTORE_LIMIT * slowdown
         self._defaults: dict[str, str] = {}
         self._groups = False
         self.dropped = 0
@@ -365,7 +366,8 @@ class Session:
             asked["watch"] = {"files": files, "interval": self.experiment.window_ms / 1e3}
         if self.experiment.disturb:
             folder = PARAMETERS.format(module="pvsync")
-            asked["disturb"] = disturb.request(self.experiment, run_id, names, folder)
+            asked["disturb"] = disturb.request(self.experiment, run_id, names, folder,
+                                                self._restore_limit)
         return asked
 
     def _keep(self, names: list[str], run_id: str, answer: Answer) -> None:

@@ -76,14 +76,16 @@ def test_values_are_valid_and_chosen_by_the_seed() -> None:
 
 def test_what_is_asked_for() -> None:
     what = disturbed()
-    assert disturb.request(what, "r", ["a", "b"], "/p") is None
-    asked = disturb.request(replace(what, disturb=("kill",)), "r", ["a", "b", "c"], "/p")
+    assert disturb.request(what, "r", ["a", "b"], "/p", 60.0) is None
+    asked = disturb.request(replace(what, disturb=("kill",)), "r", ["a", "b", "c"], "/p", 60.0)
     assert (asked["kill"], asked["restore"], asked["files"], asked["own"]) == (
         ["b", "c"], [], [], [])
-    asked = disturb.request(replace(what, disturb=("restore", "offers")), "r", ["a", "b"], "/p")
+    both = replace(what, disturb=("restore", "offers"))
+    asked = disturb.request(both, "r", ["a", "b"], "/p", 60.0)
     assert (asked["kill"], asked["restore"], asked["seed"]) == ([], ["a", "b"], "r")
+    assert asked["limit"] == 60
     assert asked["files"][0] == ("offers", "/p/hypercalls", ("Y", "N")) and not asked["own"]
-    asked = disturb.request(replace(what, disturb=("parameters",)), "r", ["a"], "/p")
+    asked = disturb.request(replace(what, disturb=("parameters",)), "r", ["a"], "/p", 60.0)
     assert len(asked["files"]) == len(disturb.HOST)
     assert ("parameters", "extend", ("global", "off", "ecs")) in asked["own"]
 
