@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 121
+CHECKS = 129
 """Lines of vm-memory-check."""
 
 

@@ -85,12 +85,15 @@ struct vm {
 
 /*
  * What vCPUs run, at CODE. guest_call makes the call in its registers, and the monitor
- * finds the answer in rax when it is told of the port. guest_spin counts at rdi. guest_storm
+ * finds the answer in rax when it is told of the port. guest_spin counts at rdi, and so do
+ * guest_cpuid, guest_real, which is the same in real mode, guest_wrmsr, which writes rdx:rax
+ * to MSR rcx, and guest_port, each with an exit that the host's kernel handles. guest_storm
  * makes calls out of the table at r8, of which r9 is the number less 1, chosen by the random
  * number in r12, counts the answers at r13, and after each writes to a word of the
  * BUSY_PAGES at r11 and reads it, whether they are there or not.
  */
-extern const char guest_code[], guest_call[], guest_spin[], guest_storm[], guest_end[];
+extern const char guest_code[], guest_call[], guest_spin[], guest_cpuid[], guest_real[],
+		  guest_wrmsr[], guest_port[], guest_storm[], guest_end[];
 __asm__(".pushsection .rodata\n"
 	"guest_code:\n"
 	"guest_call:	vmmcall\n"
@@ -98,6 +101,20 @@ __asm__(".pushsection .rodata\n"
 	"	jmp guest_call\n"
 	"guest_spin:	incq (%rdi)\n"
 	"	jmp guest_spin\n"
+	"guest_cpuid:	incq (%rdi)\n"
+	"	cpuid\n"
+	"	jmp guest_cpuid\n"
+	".code16\n"
+	"guest_real:	incl (%di)\n"
+	"	cpuid\n"
+	"	jmp guest_real\n"
+	".code64\n"
+	"guest_wrmsr:	incq (%rdi)\n"
+	"	wrmsr\n"
+	"	jmp guest_wrmsr\n"
+	"guest_port:	incq (%rdi)\n"
+	"	in $0x21, %al\n"		/* of the interrupt controller */
+	"	jmp guest_port\n"
 	"guest_storm:\n"
 	"	movabs $6364136223846793005, %r14\n"
 	"	movabs $1442695040888963407, %r15\n"
@@ -294,18 +311,37 @@ static inline int enter(struct vcpu *vcpu)
 	return ioctl(vcpu->fd, KVM_RUN, 0) ? errno : 0;
 }
 
+/* One of the files that pvsync has for the VM. */
+static inline FILE *open_file(const struct vm *vm, const char *name, const char *mode)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/pvsync/%s", getpid(), vm->fd,
+		 name);
+	file = fopen(path, mode);
+	if (!file)
+		fail(FAILED, "%s: %s", path, strerror(errno));
+	return file;
+}
+
+/* Give the VM a parameter of its own. */
+static inline void tune(const struct vm *vm, const char *name, const char *value)
+{
+	FILE *file = open_file(vm, name, "w");
+	bool taken = fputs(value, file) >= 0;
+
+	if (fclose(file) || !taken)
+		fail(FAILED, "%s does not take %s", name, value);
+}
+
 /* A number of the VM's that pvsync counts. */
 static inline unsigned long long counted(const struct vm *vm, const char *name)
 {
+	FILE *file = open_file(vm, "counters", "r");
 	unsigned long long value;
 	char line[128], found[64];
-	FILE *file;
 
-	snprintf(line, sizeof(line), "/sys/kernel/debug/kvm/%d-%d/pvsync/counters", getpid(),
-		 vm->fd);
-	file = fopen(line, "r");
-	if (!file)
-		fail(FAILED, "%s: %s", line, strerror(errno));
 	while (fgets(line, sizeof(line), file))
 		if (sscanf(line, "%63s %llu", found, &value) == 2 && !strcmp(found, name)) {
 			fclose(file);

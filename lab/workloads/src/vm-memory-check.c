@@ -16,6 +16,7 @@
 #include "small-vm.h"
 
 #define LOOKS		20		/* preemptions after which nothing is expected any more */
+#define MARKS		100		/* preemptions that all have to be marked, or not all */
 #define PATIENCE	(5 * NS_PER_S)
 #define PATTERN		0x5a
 #define ELSEWHERE	(64ul << 20)	/* where slot 1 is moved to */
@@ -26,6 +27,9 @@
 #define OUTSIDE		8ul		/* an address of no use */
 #define FIRMWARE_SLOT	2u
 #define RESET		0xfffffff0ul	/* what runs first after an INIT */
+#define MSR_STEAL_TIME	0x4b564d03ul
+#define MSR_PV_EOI	0x4b564d04ul
+#define STEAL_TIME	(SHARED + PAGE)	/* KVM's record for it */
 
 /* As in the ABI; the rest of it is reserved. */
 struct record {
@@ -104,14 +108,19 @@ static void *spin(void *unused)
 	return NULL;
 }
 
+static void begin_with(const char *code, const struct call *registers)
+{
+	set_registers(code, registers);
+	vm.vcpu[0].run->immediate_exit = 0;
+	stop = false;
+	start_thread(&spinner, spin, NULL);
+}
+
 static void begin(void)
 {
 	static const struct call none;
 
-	set_registers(guest_spin, &none);
-	vm.vcpu[0].run->immediate_exit = 0;
-	stop = false;
-	start_thread(&spinner, spin, NULL);
+	begin_with(guest_spin, &none);
 }
 
 static void end(void)
@@ -685,6 +694,90 @@ static void check_dirty_log(void)
 	put_slot(SHARED, record, 0);
 }
 
+static void set_steal_time(void)
+{
+	struct {
+		struct kvm_msrs head;
+		struct kvm_msr_entry msr;
+	} one = { { .nmsrs = 1 }, { .index = MSR_STEAL_TIME, .data = STEAL_TIME | 1 } };
+
+	if (MUST(vm.vcpu[0].fd, KVM_SET_MSRS, &one) != 1)
+		fail(FAILED, "the host has no record of steal time");
+}
+
+/* How many preemptions were not marked, until there is one or as many as this have been. */
+static unsigned long long unmarked(const char *code, const struct call *registers,
+				   unsigned int most, bool *all_told)
+{
+	const volatile unsigned char *told_there = (unsigned char *)record + PAGE + 16;
+	unsigned long long before, found = 0;
+	unsigned int i;
+
+	*all_told = true;
+	begin_with(code, registers);
+	look();			/* it may have been preempted before its first exit */
+	before = counted(&vm, "preempt_unmarked");
+	for (i = 0; i < most && !found; i++) {
+		if (!look())
+			fail(FAILED, "a vCPU does not run any more");
+		*all_told &= *told_there == 1;
+		found = counted(&vm, "preempt_unmarked") - before;
+	}
+	end();
+	return found;
+}
+
+/* It is preempted in the guest and while the host handles its exits; the latter is what counts. */
+static bool is_marked(const char *code, const struct call *registers)
+{
+	bool all_told;
+
+	return !unmarked(code, registers, MARKS, &all_told) && all_told;
+}
+
+static bool is_left_out(const char *code, const struct call *registers)
+{
+	bool all_told;
+
+	return unmarked(code, registers, MARKS, &all_told) > 0;
+}
+
+static void set_real_mode(int vcpu)
+{
+	struct kvm_segment code = { .type = 11, .s = 1, .present = 1, .limit = 0xffff };
+	struct kvm_segment data = { .type = 3, .s = 1, .present = 1, .limit = 0xffff };
+	struct kvm_sregs sregs;
+
+	MUST(vcpu, KVM_GET_SREGS, &sregs);
+	sregs.cs = code;
+	sregs.ds = sregs.es = sregs.ss = sregs.fs = sregs.gs = data;
+	sregs.cr0 = 0x10;		/* ET */
+	sregs.cr4 = 0;
+	sregs.efer = 0;
+	MUST(vcpu, KVM_SET_SREGS, &sregs);
+}
+
+/* Whose vCPU is marked as preempted for its guest, with pvsync.mark=exit, and whose is not. */
+static void check_marks(void)
+{
+	static const struct call none, moves = { .nr = STEAL_TIME | 1, .a1 = MSR_STEAL_TIME },
+				 stays = { .nr = 0, .a1 = MSR_PV_EOI };
+
+	tune(&vm, "mark", "exit");
+	say(is_left_out(guest_cpuid, &none), "left out: it has no record of steal time");
+	set_steal_time();
+	say(is_marked(guest_cpuid, &none), "marked: its exits are harmless");
+	say(is_marked(guest_wrmsr, &stays), "marked: it writes to an MSR");
+	say(is_left_out(guest_wrmsr, &moves), "left out: it says anew where its record is");
+	say(is_left_out(guest_port, &none), "left out: its exits may be emulated");
+	set_real_mode(vm.vcpu[0].fd);
+	say(is_left_out(guest_real, &none), "left out: it is in real mode");
+	set_mode(vm.vcpu[0].fd);
+	tune(&vm, "mark", "kvm");
+	say(is_left_out(guest_cpuid, &none), "left out: KVM is to decide");
+	memset((char *)record + PAGE, 0, PAGE);
+}
+
 static unsigned int used(const struct kvm_dirty_gfn *ring)
 {
 	unsigned int i, number = 0;
@@ -697,6 +790,7 @@ static unsigned int used(const struct kvm_dirty_gfn *ring)
 /* What the host would write each time that the vCPU is switched has no room in a ring. */
 static void check_dirty_ring(void)
 {
+	static const struct call none;
 	const struct kvm_dirty_gfn *ring;
 	unsigned int before;
 
@@ -717,6 +811,9 @@ static void check_dirty_ring(void)
 	put_slot(SHARED, record, 0);
 	say(told(record), "told: it is logged no more");
 	end();
+	tune(&vm, "mark", "exit");
+	set_steal_time();
+	say(is_left_out(guest_cpuid, &none), "left out: its VM has a dirty ring");
 }
 
 /* vCPUs are named by the IDs of controllers that the host has. */
@@ -772,6 +869,7 @@ int main(int argc, char **argv)
 	check_free_form();
 	check_free_kinds();
 	check_dirty_log();
+	check_marks();
 	check_dirty_ring();
 	check_no_apics();
 	check_no_names();
