@@ -120,6 +120,9 @@ SAID = {
         "spinlocks: qspinlock", "TLB shootdown: shoot4u",
     ),
     "help-pv": (NOT_SPUN, "spinlocks: pv-pmt"),
+    "lock-overruled": (
+        "pvsync.lock=ticket gave way to the spinlocks of another hypervisor", NOT_SPUN,
+    ),
     "help-refused": (
         "the host is asked for help after 1 cycles of spinning",
         "the host does not help any more, long waits spin",

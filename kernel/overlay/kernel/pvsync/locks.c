@@ -349,6 +349,7 @@ static int __init pvsync_locks_init(void)
 	if (chosen && pvsync_spin_slowpath() != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
+		start_help(0, true);
 		return 0;
 	}
 	/* The kernel's own test-and-set lock, for any machine. */
