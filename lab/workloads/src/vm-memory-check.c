@@ -705,23 +705,23 @@ static void set_steal_time(void)
 		fail(FAILED, "the host has no record of steal time");
 }
 
-/* How many preemptions were not marked, until there is one or as many as this have been. */
-static unsigned long long unmarked(const char *code, const struct call *registers,
-				   unsigned int most, bool *all_told)
+/* Whether one of MARKS preemptions was not marked, and whether the guest was told of all. */
+static bool one_unmarked(const char *code, const struct call *registers, bool *all_told)
 {
 	const volatile unsigned char *told_there = (unsigned char *)record + PAGE + 16;
-	unsigned long long before, found = 0;
+	unsigned long long before;
+	bool found = false;
 	unsigned int i;
 
 	*all_told = true;
 	begin_with(code, registers);
 	look();			/* it may have been preempted before its first exit */
 	before = counted(&vm, "preempt_unmarked");
-	for (i = 0; i < most && !found; i++) {
+	for (i = 0; i < MARKS && !found; i++) {
 		if (!look())
 			fail(FAILED, "a vCPU does not run any more");
 		*all_told &= *told_there == 1;
-		found = counted(&vm, "preempt_unmarked") - before;
+		found = counted(&vm, "preempt_unmarked") != before;
 	}
 	end();
 	return found;
@@ -732,14 +732,14 @@ static bool is_marked(const char *code, const struct call *registers)
 {
 	bool all_told;
 
-	return !unmarked(code, registers, MARKS, &all_told) && all_told;
+	return !one_unmarked(code, registers, &all_told) && all_told;
 }
 
 static bool is_left_out(const char *code, const struct call *registers)
 {
 	bool all_told;
 
-	return unmarked(code, registers, MARKS, &all_told) > 0;
+	return one_unmarked(code, registers, &all_told);
 }
 
 static void set_real_mode(int vcpu)
