@@ -81,9 +81,9 @@ def test_what_is_asked_for() -> None:
     assert (asked["kill"], asked["restore"], asked["files"], asked["own"]) == (
         ["b", "c"], [], [], [])
     both = replace(what, disturb=("restore", "offers"))
-    asked = disturb.request(both, "r", ["a", "b"], "/p", 60.0)
+    asked = disturb.request(both, "r", ["a", "b"], "/p", 240.0)
     assert (asked["kill"], asked["restore"], asked["seed"]) == ([], ["a", "b"], "r")
-    assert asked["limit"] == 60
+    assert asked["limit"] == 240
     assert asked["files"][0] == ("offers", "/p/hypercalls", ("Y", "N")) and not asked["own"]
     asked = disturb.request(replace(what, disturb=("parameters",)), "r", ["a"], "/p", 60.0)
     assert len(asked["files"]) == len(disturb.HOST)

@@ -93,9 +93,9 @@ def try_mutant(mutant: Mutant) -> tuple[bool, str]:
     """Whether its runner noticed it, and how."""
     with tempfile.TemporaryDirectory(prefix="pvsync-mutant-") as name:
         overlay, target = Path(name) / "overlay", f"gcc/{mutant.runner}"
-        for part in (HEADERS, GUEST):
-            shutil.copytree(OVERLAY / part, overlay / part)
         source = overlay / source_of(mutant.runner)
+        for part in {HEADERS, source_of(mutant.runner).parent}:
+            shutil.copytree(OVERLAY / part, overlay / part)
         text = source.read_text()
         if text.count(mutant.old) != 1:
             return False, f"NOT TRIED: its `old` stands {text.count(mutant.old)} times, not once"

@@ -43,6 +43,7 @@ static pthread_t spinner;
 static volatile bool stop, rival_stops;
 static struct record *record;		/* at SHARED, while it is there */
 static int file;			/* memory of the other kind */
+static const struct call none;		/* registers without a meaning */
 static cpu_set_t home, elsewhere;	/* where the vCPU runs, and where it does not */
 
 static volatile uint64_t *turns(void)
@@ -118,8 +119,6 @@ static void begin_with(const char *code, const struct call *registers)
 
 static void begin(void)
 {
-	static const struct call none;
-
 	begin_with(guest_spin, &none);
 }
 
@@ -760,7 +759,7 @@ static void set_real_mode(int vcpu)
 /* Whose vCPU is marked as preempted for its guest, with pvsync.mark=exit, and whose is not. */
 static void check_marks(void)
 {
-	static const struct call none, moves = { .nr = STEAL_TIME | 1, .a1 = MSR_STEAL_TIME },
+	static const struct call moves = { .nr = STEAL_TIME | 1, .a1 = MSR_STEAL_TIME },
 				 stays = { .nr = 0, .a1 = MSR_PV_EOI };
 
 	tune(&vm, "mark", "exit");
@@ -790,7 +789,6 @@ static unsigned int used(const struct kvm_dirty_gfn *ring)
 /* What the host would write each time that the vCPU is switched has no room in a ring. */
 static void check_dirty_ring(void)
 {
-	static const struct call none;
 	const struct kvm_dirty_gfn *ring;
 	unsigned int before;
 
