@@ -4,9 +4,7 @@
  * It exists to prove that the lab notices a broken lock.
  */
 #include <linux/atomic.h>
-#include <linux/init.h>
 
-#include <asm/paravirt.h>
 #include <asm/processor.h>
 #include <asm/qspinlock.h>
 
@@ -34,14 +32,3 @@ void pvsync_busted_lock_slowpath(struct qspinlock *lock, u32 val)
 		cpu_relax();
 	}
 }
-
-/*
- * pvsync.overrule, after pvsync.lock=: what the code for another hypervisor would do that has
- * spinlocks of its own and asks nobody. To test that pvsync gives way; these are the native ones.
- */
-static int __init overrule(char *arg)
-{
-	pv_ops.lock.queued_spin_lock_slowpath = native_queued_spin_lock_slowpath;
-	return 0;
-}
-early_param("pvsync.overrule", overrule);
