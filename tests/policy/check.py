@@ -25,10 +25,17 @@ from tests.binaries import Outcome, reason, run
 HERE = Path(__file__).resolve().parent
 OVERLAY = HERE.parent.parent / "kernel" / "overlay"
 HEADERS = Path("include/linux/pvsync")
-GUEST = Path("kernel/pvsync")
+KVM = Path("arch/x86/kvm/pvsync")
+SOURCES = {
+    "guest": Path("kernel/pvsync/guest.c"),
+    "extend": Path("kernel/pvsync/extend.c"),
+    "mark": KVM / "mark.c",
+    "tlb": KVM / "tlb.c",
+}
+"""What runners test that is no header of their name."""
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
-RUNNERS = ("aple", "pause", "hvs", "friebel", "guest")
+RUNNERS = ("aple", "pause", "hvs", "friebel", *SOURCES)
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
 
@@ -86,7 +93,7 @@ def load_mutants(path: Path) -> list[Mutant]:
 
 def source_of(runner: str) -> Path:
     """What it tests, in the overlay."""
-    return GUEST / "guest.c" if runner == "guest" else HEADERS / f"{runner}.h"
+    return SOURCES.get(runner, HEADERS / f"{runner}.h")
 
 
 def try_mutant(mutant: Mutant) -> tuple[bool, str]:
@@ -123,7 +130,7 @@ def mutants(only: str) -> tuple[int, int]:
 
 def main() -> int:
     """0 when everything passed, 1 when something failed."""
-    parser = argparse.ArgumentParser(description="User-space tests of the host's policies.")
+    parser = argparse.ArgumentParser(description="User-space tests of what the kernel decides.")
     parser.add_argument("action", choices=("check", "mutants"))
     parser.add_argument("--build", type=Path, default=HERE / "build")
     parser.add_argument("--only", default="", help="mutants whose name contains this")

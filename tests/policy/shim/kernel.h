@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef PVSYNC_TEST_KERNEL_H
+#define PVSYNC_TEST_KERNEL_H
+
+/*
+ * What the host's sources use of the kernel everywhere. One thread runs a test: what guards
+ * against others only has to be in pairs, which kernel_is_left() looks at.
+ */
+
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/types.h>
+
+#define __read_mostly
+#define ____cacheline_aligned_in_smp
+#define __acquires(x)
+#define __releases(x)
+#undef __always_inline
+#define __always_inline		inline __attribute__((__always_inline__))
+#define likely(x)		(x)
+#define unlikely(x)		(x)
+#define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, val)	(*(volatile __typeof__(x) *)&(x) = (val))
+#define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
+#define EXPORT_SYMBOL_GPL(sym)	_Static_assert(sizeof(&(sym)), #sym)
+#define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
+
+struct task_struct;
+struct seq_file;
+
+/* Times that something is held or off. */
+static int kernel_holds;
+
+static inline bool kernel_is_left(void)
+{
+	return !kernel_holds;
+}
+
+#define preempt_disable()	(kernel_holds++)
+#define preempt_enable()	(kernel_holds--)
+#define rcu_read_lock()		(kernel_holds++)
+#define rcu_read_unlock()	(kernel_holds--)
+#define rcu_dereference(p)	(p)
+#define srcu_read_lock(srcu)	(kernel_holds++, 0)
+#define srcu_read_unlock(srcu, idx)	((void)(idx), kernel_holds--)
+
+static inline void bit_spin_lock(int bit, unsigned long *word)
+{
+	if (*word & 1UL << bit)
+		__builtin_trap();	/* A deadlock. */
+	*word |= 1UL << bit;
+	kernel_holds++;
+}
+
+static inline void bit_spin_unlock(int bit, unsigned long *word)
+{
+	*word &= ~(1UL << bit);
+	kernel_holds--;
+}
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+#define atomic_read(v)		((v)->counter)
+
+struct mutex {
+	int unused;
+};
+
+struct hrtimer {
+	int unused;
+};
+
+typedef struct {
+	int unused;
+} raw_spinlock_t;
+
+struct static_key_false {
+	bool enabled;
+};
+
+#define DECLARE_STATIC_KEY_FALSE(name)	extern struct static_key_false name
+#define DEFINE_STATIC_KEY_FALSE(name)	struct static_key_false name
+#define static_branch_enable(key)	((key)->enabled = true)
+
+#define BITS_PER_TYPE(type)	(sizeof(type) * 8)
+#define BITS_TO_LONGS(nr)	(((nr) + 63) / 64)
+#define BIT(nr)			(1UL << (nr))
+#define DECLARE_BITMAP(name, bits)	unsigned long name[BITS_TO_LONGS(bits)]
+
+static inline void __set_bit(unsigned long bit, unsigned long *map)
+{
+	map[bit / 64] |= 1UL << bit % 64;
+}
+
+static inline bool test_bit(unsigned long bit, const unsigned long *map)
+{
+	return map[bit / 64] >> bit % 64 & 1;
+}
+
+static inline void bitmap_set(unsigned long *map, unsigned int start, unsigned int nr)
+{
+	while (nr--)
+		__set_bit(start++, map);
+}
+
+#define for_each_set_bit(bit, map, size)		\
+	for ((bit) = 0; (bit) < (size); (bit)++)	\
+		if (test_bit(bit, map))
+
+/* The kernel's has no branch. */
+#define array_index_nospec(index, size)	((index) < (size) ? (index) : 0)
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef PVSYNC_TEST_SCHED_H
+#define PVSYNC_TEST_SCHED_H
+
+/* As much of the scheduler as a loan looks at: one run queue, whose task runs. */
+
+#include <kernel.h>
+
+#define TICK_NSEC		1000000UL
+#define NICE_0_LOAD		(1L << 20)
+#define div64_ul(a, b)		((u64)(a) / (u64)(b))
+
+struct cfs_rq;
+
+struct sched_entity {
+	struct sched_entity	*parent;
+	struct cfs_rq		*cfs_rq;
+	struct {
+		unsigned long	weight;
+	} load;
+	u64			slice, vruntime;
+};
+
+struct cfs_rq {
+	u64	average;
+	int	idle, throttle_count, runtime_enabled;
+	s64	runtime_remaining;
+	unsigned int	h_nr_delayed;
+};
+
+struct sched_class {
+	int unused;
+};
+
+struct hlist_head {
+	void *first;
+};
+
+struct task_struct {
+	const struct sched_class	*sched_class;
+	struct sched_entity		se;
+	struct hlist_head		preempt_notifiers;
+	unsigned int			__state;
+	bool				idle_policy, queued, need_resched;
+};
+
+struct rq {
+	bool			core_enabled, skip_update, locked, preempt_request;
+	unsigned int		nr_running;
+	struct cfs_rq		cfs;
+	struct {
+		unsigned int	rt_nr_running;
+	} rt;
+	struct {
+		unsigned int	dl_nr_running;
+	} dl;
+	struct task_struct	*stop;
+};
+
+struct rq_flags {
+	int unused;
+};
+
+static const struct sched_class fair_sched_class, idle_sched_class;
+static struct task_struct *current;
+static struct rq *the_rq;
+
+#define hlist_empty(head)	(!(head)->first)
+#define this_rq()		the_rq
+#define sched_core_enabled(rq)	((rq)->core_enabled)
+#define task_on_rq_queued(task)	((task)->queued)
+#define task_has_idle_policy(task)	((task)->idle_policy)
+#define cfs_rq_of(entity)	((entity)->cfs_rq)
+#define tif_need_resched()	(current->need_resched)
+
+static inline u64 avg_vruntime(struct cfs_rq *cfs_rq)
+{
+	return cfs_rq->average;
+}
+
+static inline struct rq *this_rq_lock_irq(struct rq_flags *rf)
+{
+	kernel_holds++;
+	the_rq->locked = true;
+	return the_rq;
+}
+
+static inline void rq_unlock_irq(struct rq *rq, struct rq_flags *rf)
+{
+	kernel_holds--;
+	rq->locked = false;
+}
+
+/* A request may be made by anybody but while the run queue is locked. */
+static inline void clear_tsk_need_resched(struct task_struct *task)
+{
+	if (!the_rq->locked)
+		__builtin_trap();
+	task->need_resched = false;
+}
+
+static inline void clear_preempt_need_resched(void)
+{
+	if (!the_rq->locked)
+		__builtin_trap();
+	the_rq->preempt_request = false;
+}
+
+static inline void rq_clock_cancel_skipupdate(struct rq *rq)
+{
+	if (!rq->locked)
+		__builtin_trap();
+	rq->skip_update = false;
+}
+
+#endif
