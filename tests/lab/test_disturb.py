@@ -134,17 +134,20 @@ def test_a_restored_guest_stays_tied(spec: HostSpec, tmp_path: Path) -> None:
     assert (tmp_path / run.guests[0].output).read_text() == f"{tied}\nTime: 1.5\n"
 
 
-@pytest.mark.parametrize(("mode", "reason"), [
-    ("lost", "it did not come back within 2 s"),
-    ("unsaved", "QMP migrate: no room"),
-    ("torn", "guest good-0 died: its virtual machine ended with status 1"),
+@pytest.mark.parametrize(("mode", "variant", "reason"), [
+    ("lost", "test", "it did not come back within 2 s"),
+    ("lost", "lockdep", "it did not come back within 6 s"),
+    ("unsaved", "test", "QMP migrate: no room"),
+    ("torn", "test", "guest good-0 died: its virtual machine ended with status 1"),
 ])
 def test_a_guest_that_does_not_come_back(
-    spec: HostSpec, tmp_path: Path, mode: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    spec: HostSpec, tmp_path: Path, mode: str, variant: str, reason: str,
+    monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if mode == "lost":
         monkeypatch.setattr(disturb, "RESTORE_LIMIT", 2.0)
     what = disturbed("restore", vms=(1,), good=mode, repeats=0, timeout=120)
+    what = replace(what, variant=variant)
     began = time.monotonic()
     assert not go(what, spec, tmp_path)
     assert time.monotonic() - began < 60, "the run went on without the guest"
