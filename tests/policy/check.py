@@ -29,6 +29,7 @@ KVM = Path("arch/x86/kvm/pvsync")
 SOURCES = {
     "guest": Path("kernel/pvsync/guest.c"),
     "extend": Path("kernel/pvsync/extend.c"),
+    "strong_yield": Path("kernel/pvsync/strong_yield.c"),
     "mark": KVM / "mark.c",
     "tlb": KVM / "tlb.c",
 }

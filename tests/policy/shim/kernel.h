@@ -88,6 +88,15 @@ struct static_key_false {
 #define DEFINE_STATIC_KEY_FALSE(name)	struct static_key_false name
 #define static_branch_enable(key)	((key)->enabled = true)
 
+#define TEST_CPUS	4
+#define DEFINE_PER_CPU(type, name)	type name[TEST_CPUS]
+#define per_cpu(name, cpu)		((name)[cpu])
+#define per_cpu_ptr(name, cpu)		(&(*(name))[cpu])
+
+static unsigned long jiffies __attribute__((__unused__));
+
+#define time_before_eq(a, b)	((long)((b) - (a)) >= 0)
+
 #define BITS_PER_TYPE(type)	(sizeof(type) * 8)
 #define BITS_TO_LONGS(nr)	(((nr) + 63) / 64)
 #define BIT(nr)			(1UL << (nr))

@@ -11,6 +11,7 @@
 #define div64_ul(a, b)		((u64)(a) / (u64)(b))
 
 struct cfs_rq;
+struct rq;
 
 struct sched_entity {
 	struct sched_entity	*parent;
@@ -19,9 +20,12 @@ struct sched_entity {
 		unsigned long	weight;
 	} load;
 	u64			slice, vruntime;
+	bool			is_group;
 };
 
 struct cfs_rq {
+	struct rq		*rq;
+	struct sched_entity	*next;
 	u64	average;
 	int	idle, throttle_count, runtime_enabled;
 	s64	runtime_remaining;
@@ -46,6 +50,7 @@ struct task_struct {
 
 struct rq {
 	bool			core_enabled, skip_update, locked, preempt_request;
+	int			cpu;
 	unsigned int		nr_running;
 	struct cfs_rq		cfs;
 	struct {
@@ -61,15 +66,19 @@ struct rq_flags {
 	int unused;
 };
 
-static const struct sched_class fair_sched_class, idle_sched_class;
-static struct task_struct *current;
-static struct rq *the_rq;
+static const struct sched_class fair_sched_class __attribute__((__unused__));
+static const struct sched_class idle_sched_class __attribute__((__unused__));
+static struct task_struct *current __attribute__((__unused__));
+static struct rq *the_rq __attribute__((__unused__));
 
 #define hlist_empty(head)	(!(head)->first)
 #define this_rq()		the_rq
 #define sched_core_enabled(rq)	((rq)->core_enabled)
 #define task_on_rq_queued(task)	((task)->queued)
 #define task_has_idle_policy(task)	((task)->idle_policy)
+#define rq_of(cfs_rq)		((cfs_rq)->rq)
+#define cpu_of(rq)		((rq)->cpu)
+#define entity_is_task(entity)	(!(entity)->is_group)
 #define cfs_rq_of(entity)	((entity)->cfs_rq)
 #define tif_need_resched()	(current->need_resched)
 
