@@ -8,8 +8,6 @@
 #define CONFIG_CFS_BANDWIDTH
 #define CONFIG_FAIR_GROUP_SCHED
 
-#define static_branch_unlikely(key)	((key)->enabled)
-
 #include "check.h"
 
 #include <../kernel/pvsync/extend.c>

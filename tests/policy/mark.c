@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+#include <counted.h>
 #include <../arch/x86/kvm/pvsync/mark.c>
 
 #define EXITS	0x1000	/* Reasons that are tried; the last of SVM's is 0x403. */
@@ -16,16 +17,10 @@
 
 struct pvsync_choice pvsync_mark_choice;
 
-static u64 counted[PVSYNC_NR_COUNTERS];
 static bool svm, nrips;
 static struct kvm_memory_slot slot, other_slot;
 static struct kvm vm;
 static struct kvm_vcpu vcpu;
-
-void __pvsync_add(enum pvsync_counter counter, u64 amount)
-{
-	counted[counter] += amount;
-}
 
 bool boot_cpu_has(unsigned int feature)
 {

@@ -5,10 +5,9 @@
  */
 #define CONFIG_PVSYNC_KVM
 
-#define static_branch_unlikely(key)	((key)->enabled)
-
 #include "check.h"
 
+#include <counted.h>
 #include <../kernel/pvsync/strong_yield.c>
 
 #define LEVELS	3	/* A group, a group in it, a task in that. */
@@ -18,12 +17,6 @@ static struct rq rqs[TEST_CPUS];
 static struct cfs_rq queues[LEVELS];
 static struct sched_entity buddies[LEVELS];
 static bool far[LEVELS];
-static u64 counted[PVSYNC_NR_COUNTERS];
-
-void __pvsync_add(enum pvsync_counter counter, u64 amount)
-{
-	counted[counter] += amount;
-}
 
 /* Of which extend.c shows what it says. */
 bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)

@@ -8,7 +8,7 @@
 
 #include "check.h"
 
-#include <kernel.h>
+#include <counted.h>
 
 struct task_struct {
 	struct {
@@ -32,7 +32,6 @@ static bool tdp_enabled;
 
 bool pvsync_shootdown;
 
-static u64 counted[PVSYNC_NR_COUNTERS];
 static bool svm;
 static struct kvm vm;
 static struct kvm_vcpu vcpus[TEST_VCPUS], *me = &vcpus[0];
@@ -40,11 +39,6 @@ static struct kvm_lapic lapics[TEST_VCPUS];
 static struct kvm_apic_map map;
 static unsigned int requests;
 static unsigned long requested[BITS_TO_LONGS(KVM_MAX_VCPUS)];
-
-void __pvsync_add(enum pvsync_counter counter, u64 amount)
-{
-	counted[counter] += amount;
-}
 
 bool boot_cpu_has(unsigned int feature)
 {

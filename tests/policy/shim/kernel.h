@@ -87,6 +87,7 @@ struct static_key_false {
 #define DECLARE_STATIC_KEY_FALSE(name)	extern struct static_key_false name
 #define DEFINE_STATIC_KEY_FALSE(name)	struct static_key_false name
 #define static_branch_enable(key)	((key)->enabled = true)
+#define static_branch_unlikely(key)	((key)->enabled)
 
 #define TEST_CPUS	4
 #define DEFINE_PER_CPU(type, name)	type name[TEST_CPUS]
