@@ -126,12 +126,13 @@ static void no_other_exit(void)
 	}
 }
 
-#define REFUSED_WITH(change)			\
+#define NEVER_WITH(how, is, change)		\
 	FOR_BOTH(amd) {				\
-		set_up(amd, PVSYNC_MARK_HALT);	\
+		how(amd, PVSYNC_MARK_HALT);	\
 		change;				\
-		CHECK(!marked());		\
+		CHECK(!is());			\
 	}
+#define REFUSED_WITH(change)	NEVER_WITH(set_up, marked, change)
 
 static void not_with_a_nested_guest(void)
 {
@@ -254,21 +255,13 @@ static void who_waits_for_a_kick_is_marked(void)
 	}
 }
 
-#define NOT_HALTED_WITH(change)				\
-	FOR_BOTH(amd) {					\
-		set_up_halted(amd, PVSYNC_MARK_HALT);	\
-		change;					\
-		CHECK(!halt_marked());			\
-	}
+#define NOT_HALTED_WITH(change)	NEVER_WITH(set_up_halted, halt_marked, change)
 
 static void no_other_sleeper_is(void)
 {
 	NOT_HALTED_WITH(vcpu.machine.interrupts_off = false);	/* Idle. */
-	FOR_BOTH(amd) {
-		set_up_halted(amd, PVSYNC_MARK_HALT);
-		vcpu.machine.interrupts_off = false;
-		CHECK(!marked());		/* Nor if it is preempted then. */
-	}
+	/* Nor if it is preempted then. */
+	NEVER_WITH(set_up_halted, marked, vcpu.machine.interrupts_off = false);
 	NOT_HALTED_WITH(vcpu.arch.mp_state = KVM_MP_STATE_RUNNABLE);
 	NOT_HALTED_WITH(vcpu.arch.mp_state = 1);		/* Not there yet. */
 	NOT_HALTED_WITH(vcpu.wants_to_run = false);
