@@ -201,6 +201,8 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--out", type=DIRECTORY, help="Result directory; results/NAME-TIME by default.")
 @click.option("--resume", type=DIRECTORY, help="Continue in this result directory.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and stop.")
+@click.option("--page/--no-page", default=True,
+              help="Write report.html with its plots, or the table and summary.json only.")
 @kernel_options
 def run(
     experiment: str,
@@ -216,6 +218,7 @@ def run(
     """Run EXPERIMENT (a name from the list, or a .toml file) and report."""
     from lab import runner
 
+    page = changes.pop("page")
     chosen = config.experiment(experiment, _overrides(**changes))
     if resume and out:
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
@@ -248,7 +251,7 @@ def run(
         if isinstance(stopped, OSError) and not stopped.filename:
             stopped.filename = str(directory)
         raise
-    _report(directory)
+    _report(directory, page)
 
 
 def _overrides(
@@ -374,18 +377,19 @@ def report(directory: Path) -> None:
     _report(directory)
 
 
-def _report(directory: Path) -> None:
+def _report(directory: Path, page: bool = True) -> None:
     from lab import report as reporter
     from lab import table
 
-    summary = reporter.make(directory)
+    summary = reporter.make(directory, page)
     console = Console(highlight=False)
     if not console.is_terminal or console.width < table.least_width(summary):
         click.echo(table.as_text(summary), nl=False)
     else:
         for part in table.render(summary):
             console.print(part)
-    click.echo(f"Report: {directory / 'report.html'}")
+    if page:
+        click.echo(f"Report: {directory / reporter.PAGE}")
     if not summary.valid:
         sys.exit(1)
 

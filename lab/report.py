@@ -6,6 +6,7 @@ the same files give the same bytes.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
@@ -13,35 +14,46 @@ from markupsafe import Markup
 from lab import paths, records, table
 from lab.errors import UsageError
 from lab.model import Workload
-from lab.plots import Plot, plots
 from lab.summary import Summary, as_json, load, summarize
 
+if TYPE_CHECKING:
+    from lab.plots import Plot
+
 TEMPLATES = paths.LAB / "templates"
+PAGE = "report.html"
 
 
-def make(directory: Path) -> Summary:
+def make(directory: Path, page: bool = True) -> Summary:
     """Write all four into the directory and return what they show.
 
-    Raises UsageError when the directory is no result directory, is damaged, or
-    cannot be written.
+    Without `page` there are no plots and no report.html afterwards, which take
+    most of the time. Raises UsageError when the directory is no result
+    directory, is damaged, or cannot be written.
     """
     summary = summarize(load(directory))
-    drawn = plots(summary)
+    drawn = _drawn(summary) if page else []
     try:
         (directory / "plots").mkdir(exist_ok=True)
-        for old in (directory / "plots").glob("*.svg"):
-            old.unlink()
+        for old in (*(directory / "plots").glob("*.svg"), directory / PAGE):
+            old.unlink(missing_ok=True)
         for plot in drawn:
             records.replace(directory / "plots" / f"{plot.name}.svg", plot.svg)
         records.replace(directory / "summary.json", as_json(summary))
         records.replace(directory / "table.txt", table.as_text(summary))
-        records.replace(directory / "report.html", html(summary, drawn))
+        if page:
+            records.replace(directory / PAGE, html(summary, drawn))
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror}.") from None
     return summary
 
 
-def html(summary: Summary, drawn: list[Plot]) -> str:
+def _drawn(summary: Summary) -> "list[Plot]":
+    from lab.plots import plots  # loads matplotlib
+
+    return plots(summary)
+
+
+def html(summary: Summary, drawn: "list[Plot]") -> str:
     """The report as one self-contained page."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
@@ -50,7 +62,7 @@ def html(summary: Summary, drawn: list[Plot]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html").render(
+    return environment.get_template(PAGE).render(
         m=summary.results.manifest,
         valid=summary.valid,
         facts=_facts(summary),
@@ -65,7 +77,7 @@ def _workloads(summary: Summary) -> tuple[Workload, ...]:
     return summary.results.manifest.workloads
 
 
-def _section(summary: Summary, workload: Workload, drawn: list[Plot]) -> dict[str, object]:
+def _section(summary: Summary, workload: Workload, drawn: "list[Plot]") -> dict[str, object]:
     own = [plot for plot in drawn if plot.name.rpartition("-")[0] == workload.name]
     return {
         "workload": workload,

@@ -118,7 +118,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         if "--cmd" in arguments and "--timeout" not in arguments:
             arguments += ("--timeout", LIMIT)
         directory = tmp_path_factory.mktemp("results") / time.strftime("%H%M%S")
-        command = [str(paths.ROOT / "pvsync"), "run", *arguments, "--out", str(directory)]
+        command = [str(paths.ROOT / "pvsync"), "run", *arguments, "--no-page", "--out",
+                   str(directory)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
         print(output)

@@ -157,6 +157,14 @@ def test_run_and_report(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "here" / "summary.json").read_text())["valid"]
 
 
+def test_run_without_a_page(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
+    status, out, _ = call("run", "demo", "--no-page", "--out", "here")
+    assert status == 0 and runner.calls
+    assert "hackbench: time (s)" in out and "Report:" not in out
+    assert (tmp_path / "here" / "summary.json").exists()
+    assert not (tmp_path / "here" / "report.html").exists()
+
+
 @pytest.mark.parametrize(
     ("argument", "observe"),
     [((), False), (("--observe",), True), (("--no-observe",), False), (("--observe=all",), True),

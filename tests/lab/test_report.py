@@ -69,6 +69,21 @@ def test_same_files_give_the_same_bytes(
     assert sums(tmp_path) == first
 
 
+def test_without_a_page_there_is_none(tmp_path: Path) -> None:
+    """Nor an old one, nor old plots; table and summary are the same."""
+    made = Synthetic(reps=1, boots=1).write(tmp_path)
+    report.make(made)
+    before = sums(made)
+    report.make(made, page=False)
+    left = {path.name for path in made.rglob("*") if path.suffix in {".html", ".svg"}}
+    assert not left
+    for name in ("summary.json", "table.txt"):
+        assert hashlib.sha256((made / name).read_bytes()).hexdigest() == before[name]
+    code = f"import sys; from lab import report; from pathlib import Path; " \
+           f"report.make(Path({str(made)!r}), False); sys.exit('matplotlib' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=paths.ROOT)
+
+
 def test_other_values_give_other_plots(tmp_path: Path) -> None:
     made = [Synthetic(reps=1, boots=1, seed=seed).write(tmp_path / str(seed)) for seed in (1, 2)]
     for directory in made:
