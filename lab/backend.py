@@ -66,16 +66,17 @@ def choose(wanted: str, *, cpuinfo: str | None = None,
     """The backend for `--backend wanted`; UsageError when it cannot work here.
 
     `auto` takes `kvm` where nesting on hardware works and `tcg` elsewhere;
+    `vt` needs nothing of the machine;
     `local` is only taken when asked for; what a scheme sets of the host needs
     the pvsync kernel there, and is refused else.
     """
-    if wanted == "tcg":
-        return "tcg"
+    if wanted in ("vt", "tcg"):
+        return "vt" if wanted == "vt" else "tcg"
     why_not = usable_kvm(CPUINFO.read_text() if cpuinfo is None else cpuinfo, trial)
     if wanted == "auto":
         return "kvm" if not why_not and nested() else "tcg"
     if wanted not in ("kvm", "local"):
-        raise UsageError(f"there is no backend {wanted}: use auto, tcg, kvm or local")
+        raise UsageError(f"there is no backend {wanted}: use auto, vt, tcg, kvm or local")
     if why_not:
         raise UsageError(f"--backend {wanted} cannot work: {why_not}; use --backend tcg")
     if wanted == "kvm":

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab import base, config, paths
+from lab import base, config, machine_model, paths
 from lab.errors import LabError, UsageError
 from lab.model import Disturbance, Experiment, Scheme
 from lab.progress import Progress, shown
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
+MOST_SEED = 1_000_000_000
 PACKAGES_FILE = "guest-packages.txt"
 LIST_WIDTH = 160
 """Of listings that go to a pipe or a file."""
@@ -96,7 +97,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
 
 DIRECTORY = click.Path(path_type=Path)
 OBSERVED = ["locks", "tlb", "ecs", "all"]
-BACKENDS = click.Choice(["auto", "tcg", "kvm", "local"])
+BACKENDS = click.Choice(["auto", "vt", "tcg", "kvm", "local"])
 
 
 def kernel_options(command: F) -> F:
@@ -197,14 +198,21 @@ def build(tree: Path | None, guest_packages: tuple[str, ...] | None) -> None:
 @click.option("--pin/--no-pin", default=None, help="Tie vCPU i of each guest to pCPU i.")
 @click.option("--backend", type=BACKENDS, default="auto", show_default=True,
               help="What plays the KVM host.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of the runs.")
+@click.option("--machine", default=machine_model.DEFAULT, show_default=True,
+              help="What things cost in virtual time: a model of lab/machines.")
+@click.option("--seeds", type=click.IntRange(1, 10_000),
+              help="Interleavings in virtual time, in place of --boots and --reps.")
+@click.option("--jobs", type=click.IntRange(1, 1024), default=None,
+              help="Hosts at a time in virtual time; as many as there are CPUs unless told.")
+@click.option("--seed", type=click.IntRange(0, MOST_SEED), default=1, show_default=True,
+              help="Of the order of the runs; in virtual time of all that is random.")
 @click.option("--out", type=DIRECTORY, help="Result directory; results/NAME-TIME by default.")
 @click.option("--resume", type=DIRECTORY, help="Continue in this result directory.")
 @click.option("--dry-run", is_flag=True, help="Print what would run, and stop.")
 @click.option("--page/--no-page", default=True,
               help="Write report.html with its plots, or the table and summary.json only.")
 @kernel_options
-def run(
+def run(  # noqa: PLR0913, PLR0917 (options of a command)
     experiment: str,
     backend: str,
     seed: int,
@@ -213,21 +221,25 @@ def run(
     dry_run: bool,
     tree: Path | None,
     guest_packages: tuple[str, ...] | None,
+    machine: str,
+    seeds: int | None,
+    jobs: int | None,
     **changes: Any,
 ) -> None:
     """Run EXPERIMENT (a name from the list, or a .toml file) and report."""
     from lab import runner
 
     page = changes.pop("page")
-    chosen = config.experiment(experiment, _overrides(**changes))
+    chosen = config.experiment(experiment, _overrides(**_by_seeds(seeds, changes)))
+    machine_model.load(machine)
     if resume and out:
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
     if resume:
-        check_resume(resume, chosen, backend)
+        check_resume(resume, chosen, backend, machine)
     if dry_run:
         if tree:
             base.chosen_tree(tree)
-        for line in runner.dry_run(chosen, backend=backend, seed=seed):
+        for line in runner.dry_run(chosen, backend=backend, seed=seed, model=machine):
             click.echo(line)
         return
     directory = resume or out or _new_directory(chosen.name)
@@ -240,6 +252,8 @@ def run(
         packages=(*remembered_packages(guest_packages), *config.guest_packages(chosen)),
         resume=resume is not None,
         command=("./pvsync", *sys.argv[1:]),
+        machine=machine,
+        jobs=jobs or 0,
     )
     try:
         with shown() as progress:
@@ -252,6 +266,15 @@ def run(
             stopped.filename = str(directory)
         raise
     _report(directory, page)
+
+
+def _by_seeds(seeds: int | None, changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes; each seed is a boot of its own with one run a cell."""
+    if seeds is None:
+        return changes
+    if changes["boots"] is not None or changes["reps"] is not None:
+        raise UsageError("Give --seeds, or --boots and --reps, not both.")
+    return {**changes, "boots": seeds, "reps": 1}
 
 
 def _overrides(
@@ -289,7 +312,8 @@ def _new_directory(name: str) -> Path:
     return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
 
 
-def check_resume(directory: Path, experiment: Experiment, backend: str = "auto") -> None:
+def check_resume(directory: Path, experiment: Experiment, backend: str = "auto",
+                 machine: str = machine_model.DEFAULT) -> None:
     """UsageError unless the directory is whole and was begun with this very experiment."""
     from lab import backend as backends
     from lab import parse, provenance
@@ -297,6 +321,7 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
     begun = parse.manifest(directory)
     parse.runs(directory)
     parse.boots(directory)
+    chosen = backends.choose(backend)
     wanted = {
         "experiment": experiment.name,
         "schemes": experiment.schemes,
@@ -312,8 +337,8 @@ def check_resume(directory: Path, experiment: Experiment, backend: str = "auto")
         "disturb_ms": experiment.disturb_ms,
         "pin": experiment.pin,
         "guest_mem": experiment.guest_mem,
-        "backend": backends.choose(backend),
-        "machine": provenance.machine_kind(),
+        "backend": chosen,
+        "machine": machine if chosen == "vt" else provenance.machine_kind(),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]
     if different:

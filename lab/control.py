@@ -35,12 +35,14 @@ class Control:
     """Requests to hostd over a connected stream socket; safe across threads.
 
     When its log cannot be written any more (the disk is full), the next request
-    raises that OSError.
+    raises that OSError. Limits are seconds of the host's own clock; one of them may take
+    `wall` seconds here.
     """
 
     def __init__(self, stream: socket.socket, log: Path,
-                 why_lost: Callable[[], str] = lambda: "") -> None:
+                 why_lost: Callable[[], str] = lambda: "", wall: float = 1.0) -> None:
         self._stream = stream
+        self._wall = wall
         self._why_lost = why_lost
         self._log = log.open("a", encoding="utf-8")
         self._pending: dict[int, Future[Answer]] = {}
@@ -83,9 +85,9 @@ class Control:
         return self.wait(self.submit(op, **arguments), timeout + patience + ANSWER_GRACE, op)
 
     def wait(self, future: Future[Answer], seconds: float, what: str) -> Answer:
-        """The answer, or HostLost when none came within `seconds`."""
+        """The answer, or HostLost when none came within `seconds` of the host."""
         try:
-            return future.result(seconds)
+            return future.result(seconds * self._wall)
         except FutureTimeout:
             raise HostLost(
                 f"the host was silent for {seconds:.0f} s after it was asked to {what}") from None

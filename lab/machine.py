@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import console
+from lab import console, pace
 from lab.control import Control, HostLost
 from lab.errors import LabError
 from lab.images import GuestFiles
+from lab.machine_model import MachineModel
 from lab.model import Backend
 from lab.scratch import Scratch
 
@@ -34,6 +35,8 @@ HOST_ARGS = (
 EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2,"
                 "+clflush,-la57")
 """No extended state (XSAVE) and few other features: see docs/results/nested-lab.md."""
+VIRTUAL_BEGIN = "2026-01-01T00:00:00"
+"""What the clock of a host in virtual time says when it starts."""
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 STATE_LIMIT = 30.0
@@ -64,6 +67,10 @@ class HostSpec:
     """More arguments for QEMU."""
     others: tuple[GuestFiles, ...] = ()
     """For guests with another kernel."""
+    model: MachineModel | None = None
+    """What things cost in virtual time; None for the other backends."""
+    seed: int = 0
+    """Of the interleaving, and of all that is random in the machine, in virtual time."""
 
     @property
     def guests(self) -> tuple[GuestFiles, ...]:
@@ -77,8 +84,15 @@ def guest_disks(number: int) -> tuple[str, str]:
     return root, kernel
 
 
+def virtual(model: MachineModel, seed: int) -> list[str]:
+    """QEMU's arguments for CPUs in lockstep; nothing of the machine it runs on goes in."""
+    return ["-accel", "tcg,thread=single,tb-size=1024", "-icount", model.icount(seed),
+            "-cpu", f"{EMULATED_CPU},{model.cpu()}",
+            "-seed", str(seed), "-rtc", f"base={VIRTUAL_BEGIN},clock=vm"]
+
+
 def accelerator(backend: Backend) -> list[str]:
-    """QEMU's arguments that say what plays the CPUs."""
+    """QEMU's arguments that say what plays the CPUs in real time."""
     if backend == "tcg":
         return ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", EMULATED_CPU]
     return ["-accel", "kvm", "-cpu", "host"]
@@ -91,9 +105,10 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
                 "-device", f"virtio-blk-pci,drive={name}"]
     guests = [word for one in spec.guests for word in (
         *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
+    cpus = virtual(spec.model, spec.seed) if spec.model else accelerator(spec.backend)
     return [
         *spec.emulator, "-name", "pvsync-host", "-nodefaults", "-no-user-config",
-        "-display", "none", "-no-reboot", "-M", "q35", *accelerator(spec.backend),
+        "-display", "none", "-no-reboot", "-M", "q35", *cpus,
         "-smp", str(spec.pcpus), "-m", f"{spec.memory}M",
         "-kernel", str(spec.kernel), "-append", " ".join((*HOST_ARGS, *spec.args)),
         *disk("host", spec.image), *guests,
@@ -170,7 +185,8 @@ class Machine:
                 argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,
                 preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call, no lock taken)
         stream = self._accept(listener, timeout) if listener else self._connect(timeout)
-        self._control = Control(stream, self.logs / "host-control.log", self.why_lost)
+        self._control = Control(stream, self.logs / "host-control.log", self.why_lost,
+                                pace.wall(self.spec))
         hello = self._control.wait(self._control.up, timeout, "boot")
         self.seconds = time.monotonic() - began
         return hello

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Better = Literal["lower", "higher"]
-Backend = Literal["tcg", "kvm", "local"]
+Backend = Literal["vt", "tcg", "kvm", "local"]
+"""Virtual time, the emulator in real time, nesting on hardware, this machine itself."""
 Observe = bool | Literal["locks", "tlb", "ecs"]
 """What guests are made to count: nothing (False), their locks, the times of their
 remote TLB flushes, those of the wake-ups of parked waiters, or all of it (True)."""
@@ -158,6 +159,8 @@ class RunRecord:
     stalled: float | None = None
     """Seconds for which one of this machine's CPUs stood still at most, see `stalls`; None when
     that is not known."""
+    seed: int | None = None
+    """Of the interleaving in virtual time; None in real time."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class Manifest:
     config_hash: str
     qemu: str
     machine: str
-    """Processor, cores and memory of the machine that ran it."""
+    """Processor, cores and memory of the machine that ran it; in virtual time the model's name."""
     backend: Backend
     commit: str
     command: tuple[str, ...]

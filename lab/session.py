@@ -280,7 +280,7 @@ class Session:
             self._setup(names, workload)
             self.machine.control.call("switch", run=names)
             self._snapshot(names, planned.run_id(attempt), "before")
-            with stalls.Watch() as watch:
+            with stalls.watch(self.spec.backend) as watch:
                 answer = self.machine.control.call(
                     "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
                     neighbour=workload.neighbour, timeout=workload.timeout_s, settle=self._settle,
@@ -296,7 +296,7 @@ class Session:
                     self._drop(name, self._look(name) or str(refusal))
             return self.invalid(planned, attempt, str(refusal))
         record = self._judge(planned, attempt, names, answer)
-        return replace(record, stalled=round(watch.longest, 4))
+        return replace(record, stalled=watch.stalled)
 
     def _setup(self, names: list[str], workload: Workload) -> None:
         """What a guest goes through once for a workload: its setup, one unmeasured run.
@@ -447,4 +447,5 @@ class Session:
             id=planned.run_id(attempt), boot=self.number, rep=planned.rep, attempt=attempt,
             scheme=planned.scheme, workload=planned.workload, vms=planned.vms,
             vcpus=self.experiment.vcpus, pcpus=self.experiment.pcpus, valid=not reason,
-            reason=reason, guests=guests, overlap=share)
+            reason=reason, guests=guests, overlap=share,
+            seed=self.spec.seed if self.spec.backend == "vt" else None)

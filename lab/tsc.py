@@ -22,6 +22,8 @@ from lab.model import Backend
 _READ_TSC = bytes.fromhex("0faee8" "0f31" "48c1e220" "4809d0" "c3")
 SPAN_S = 0.3
 TRIES = 200
+VIRTUAL_KHZ = 1_000_000
+"""In virtual time the counter counts nanoseconds, whatever an instruction takes."""
 
 Sample = tuple[int, int]
 """Nanoseconds and counter, read together."""
@@ -64,5 +66,7 @@ def khz() -> int:
 
 def kernel_arguments(backend: Backend) -> tuple[str, ...]:
     """What the host's kernel is told of the rate, if it runs in the emulator."""
+    if backend == "vt":
+        return (f"tsc_early_khz={VIRTUAL_KHZ}",)
     known = khz() if backend == "tcg" else 0
     return (f"tsc_early_khz={known}",) if known else ()

@@ -112,7 +112,8 @@ def test_help(call: Call) -> None:
         (("run", "demo", "--vms", "0"), "vms must be from 1 to 64, not 0"),
         (("run", "demo", "--vcpus", "two"), "'two' is not a valid integer"),
         (("run", "demo", "--reps", "0"), "reps must be from 1"),
-        (("run", "demo", "--backend", "xen"), "'xen' is not one of 'auto', 'tcg', 'kvm', 'local'"),
+        (("run", "demo", "--backend", "xen"),
+         "'xen' is not one of 'auto', 'vt', 'tcg', 'kvm', 'local'"),
         (("run", "demo", "--sceme", "pmt"), "No such option '--sceme'"),
         (("run", "demo", "--sceme", "pmt"), " (see `./pvsync run --help`)."),
         (("run", "demo", "--disturb", "kil"), "Invalid value for '--disturb': 'kil' is not one of"
@@ -140,6 +141,26 @@ def test_wrong_usage(
     status, out, err = call(*arguments)
     assert (status, out) == (2, "")
     assert message in err and one_sentence(err)
+    assert not runner.calls
+
+
+def test_virtual_time(call: Call, runner: FakeRunner) -> None:
+    call("run", "demo", "--backend", "vt", "--seeds", "5", "--machine", "nested", "--jobs", "2")
+    (experiment, _, options), = runner.calls
+    assert (experiment.boots, experiment.reps) == (5, 1)
+    assert (options.machine, options.jobs, options.backend) == ("nested", 2, "vt")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--seeds", "5", "--reps", "2"), "--seeds, or --boots and --reps, not both"),
+    (("--machine", "zen44"), "no machine model 'zen44', did you mean 'zen4'?"),
+    (("--seeds", "0"), "0 is not in the range"),
+])
+def test_refused_of_virtual_time(
+    call: Call, runner: FakeRunner, arguments: tuple[str, ...], message: str
+) -> None:
+    status, out, err = call("run", "demo", *arguments)
+    assert (status, out) == (2, "") and message in err and one_sentence(err)
     assert not runner.calls
 
 

@@ -25,9 +25,10 @@ from lab import images, observed, records, windows
 from lab.control import Answer, Control, HostLost, Refused
 from lab.errors import LabError, UsageError
 from lab.machine import HOSTD, HostSpec, Machine
-from lab.model import Experiment, Scheme, Workload
+from lab.model import Experiment, RunRecord, Scheme, Workload
 from lab.progress import Silent
-from lab.runner import Options, Runner, _alone, _manifest
+from lab.rounds import Runner
+from lab.runner import Options, _alone, _manifest
 from lab.schedule import MIN_OVERLAP
 from lab.summary import load, summarize
 from tests.lab.synthetic import latency_lines
@@ -61,9 +62,9 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
                     (sys.executable, str(FAKE)))
 
 
-def go(what: Experiment, spec: HostSpec, out: Path) -> bool:
+def go(what: Experiment, spec: HostSpec, out: Path, jobs: int = 1) -> bool:
     out.mkdir(exist_ok=True)
-    return Runner(what, out, spec, 1, Silent()).run()
+    return Runner(what, out, spec, 1, Silent(), jobs).run()
 
 
 def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
@@ -82,6 +83,35 @@ def test_all_valid(spec: HostSpec, tmp_path: Path) -> None:
     assert {b.guest for b in boots} == {"", "a-0", "a-1", "b-0", "b-1"}
     assert (tmp_path / "boots/0/guest-a-0.dmesg.txt").read_text().startswith("[")
     assert "booting" in (tmp_path / "boots/0/guest-a-0.console.log").read_text()
+
+
+def test_hosts_side_by_side(spec: HostSpec, tmp_path: Path) -> None:
+    """As many boots as without, each with its plan's number, and no run twice or left out."""
+    what = replace(experiment(a="", repeats=5), boots=3)
+    assert go(what, spec, tmp_path, jobs=2)
+    valid = [run for run in records.runs(tmp_path) if run.valid]
+    assert sorted(run.id.partition("-")[0] for run in valid) == ["b0", "b1", "b2"]
+    assert sorted(run.boot for run in valid) == [0, 1, 2]
+    assert all(run.id.startswith(f"b{run.boot}-") for run in valid)
+    hosts = [boot for boot in records.boots(tmp_path) if not boot.guest]
+    assert sorted(boot.boot for boot in hosts) == [0, 1, 2] and all(boot.ok for boot in hosts)
+
+
+def test_what_breaks_one_lane_stops_all(spec: HostSpec, tmp_path: Path,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no record of runs that only the stop has ended, so that they can be resumed."""
+    appended = records.append
+
+    def full(file: Path, record: object) -> None:
+        if isinstance(record, RunRecord) and record.boot == 0:
+            raise OSError(28, "No space left on device")
+        appended(file, record)  # type: ignore[arg-type]
+    monkeypatch.setattr(records, "append", full)
+    what = replace(experiment("sleep 1; echo Time: 1.5", repeats=0), boots=4)
+    with pytest.raises(OSError, match="No space left"):
+        go(what, spec, tmp_path, jobs=2)
+    assert all(run.valid for run in records.runs(tmp_path))
+    assert len(list((tmp_path / "boots").iterdir())) < 4
 
 
 def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
@@ -558,7 +588,7 @@ import sys
 from pathlib import Path
 from lab.machine import Machine
 from lab.progress import Silent
-from lab.runner import Runner
+from lab.rounds import Runner
 from tests.lab.test_session import FAKE, HostSpec, experiment
 start = Machine.start
 Machine.start = lambda self, t=0: {**start(self, 20), "kvm": True, "cgroups": False}
