@@ -98,6 +98,7 @@ COMMAND = f"""
 for i in 1 2; do hackbench -g 2 -l 50 >/dev/null; done
 grep help_calls /sys/kernel/debug/pvsync/counters
 dmesg | sed -n 's/.*pvsync: /log /p'
+sed 's/^/in force /' /sys/kernel/debug/pvsync/in_force
 """
 DEDICATED = "the host dedicates CPUs to this guest"
 NOT_SPUN = "pvsync.help= has no effect here: long waits do not spin"
@@ -142,6 +143,22 @@ BY = {
 """Who flushed while flushes were timed, where pvsync.tlb= was given."""
 
 
+NOT_OFFERED = {"host_features": "none"}
+OFFERED = {"host_features": "help,tlb,ecs"}
+IN_FORCE = {
+    "all-dedicated": {"lock": "ticket", "tau": "off", "halt_spins": "off", "help": "off",
+                      "tlb": "ipi", "ecs": "off", "ecs_record": "none", "park": "stock",
+                      **NOT_OFFERED},
+    "host-old": {"lock": "pmt", "halt_spins": "off", "tlb": "ipi", **OFFERED},
+    "tlb-unnoted": {"help": "off", "tlb": "shoot4u", **OFFERED},
+    "help-pv": {"lock": "pv-pmt", "halt_spins": "2048", "help": "off", **OFFERED},
+    "lock-overruled": {"lock": "qspinlock", "tau": "off", "help": "off", **OFFERED},
+    "help-refused": {"help": "off", **NOT_OFFERED},
+    "tlb-refused": {"tlb": "kvmtlb", "host_features": "help,ecs"},
+}
+"""What the guest's file says in the end."""
+
+
 def test_refused_by_the_host(lab: Lab) -> None:
     """Stock takes over, and the host does nothing for who was refused."""
     result = lab(str(HERE / "refused.toml"), "--cmd", COMMAND)
@@ -155,6 +172,11 @@ def test_refused_by_the_host(lab: Lab) -> None:
         assert NONE_STALE.search(output) and asked(output) == 0, f"{scheme}: {output}"
         seen = result.cell(scheme)["observed"]["host"]
         assert seen["spin_help"] == seen["extend_granted"] == seen["preempt_kernel"] == 0, seen
+    for scheme, lines_in_force in IN_FORCE.items():
+        output = result.guest_output(scheme)
+        found = dict(re.findall(r"^in force (\S+) (\S+)$", output, re.MULTILINE))
+        assert {*found} == {*IN_FORCE["all-dedicated"]}, output
+        assert lines_in_force.items() <= found.items(), f"{scheme}: {found}"
     for scheme, by in BY.items():
         output = result.guest_output(scheme)
         check_latency(by, output)

@@ -22,6 +22,7 @@ static long answer(unsigned long nr)
 }
 
 /* Its hypercall, `asm volatile (instruction : ...)` in a function whose parameter is nr. */
+#define CONFIG_PVSYNC_GUEST
 #define volatile(...)	("" : "=a" (ret) : "0" (answer(nr)) : "memory")
 #include <../kernel/pvsync/guest.c>
 #undef volatile
@@ -34,6 +35,11 @@ bool kvm_para_available(void)
 bool kvm_para_has_hint(unsigned int feature)
 {
 	return feature == KVM_HINTS_REALTIME && machine.dedicated;
+}
+
+long kvm_hypercall1(unsigned int nr, unsigned long p1)
+{
+	return p1 ? -1 : answer(nr);
 }
 
 bool boot_cpu_has(unsigned int feature)
@@ -96,8 +102,39 @@ static void who_cannot_use_it_does_not_ask(void)
 	CHECK_EQ(asked, 0);
 }
 
+static bool shows(struct machine one, const char *line)
+{
+	struct seq_file seq = { };
+
+	machine = one;
+	asked = 0;
+	pvsync_host_in_force(&seq);
+	return !strcmp(seq.text, line);
+}
+
+/* in_force names what the host offers at the moment; a bit without a name is not left out. */
+static void what_is_offered_is_shown(void)
+{
+	struct machine host = { .kvm = true, .features = OFFERED };
+
+	CHECK(shows(host, "host_features help,ecs\n"));
+	CHECK_EQ(asked, 1);
+	CHECK_EQ(asked_for, PVSYNC_HC_FEATURES);
+	host.features = 1UL << 40 | PVSYNC_FEATURE_HELP;
+	CHECK(shows(host, "host_features help,bit40\n"));
+	host.features = 0;
+	CHECK(shows(host, "host_features none\n"));
+	host.features = -1000;
+	CHECK(shows(host, "host_features none\n"));
+	host.features = OFFERED;
+	host.encrypted = true;
+	CHECK(shows(host, "host_features none\n"));
+	CHECK_EQ(asked, 0);
+}
+
 int main(void)
 {
+	RUN_TEST(what_is_offered_is_shown);
 	RUN_TEST(it_is_asked_once_and_believed);
 	RUN_TEST(an_error_is_no_offer);
 	RUN_TEST(who_cannot_use_it_does_not_ask);

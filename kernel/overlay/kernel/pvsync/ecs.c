@@ -135,6 +135,7 @@
 #include "counters.h"
 #include "ecs.h"
 #include "guest.h"
+#include "in_force.h"
 #include "locks.h"
 
 /* Not _GPL, as the releases of locks are not that these are in the inline code of. */
@@ -189,9 +190,9 @@ static void notrace announced_spin(struct qspinlock *lock, u32 val)
 /**
  * pvsync_spin_slowpath - what a contended spinlock calls, announced or not
  *
- * Context: boot.
+ * Context: any.
  */
-slowpath_fn __init pvsync_spin_slowpath(void)
+slowpath_fn pvsync_spin_slowpath(void)
 {
 	return spin_slowpath ?: pv_ops.lock.queued_spin_lock_slowpath;
 }
@@ -434,6 +435,9 @@ static void tell_nothing(void)
 	this_cpu_write(pvsync_ecs.borrowed, 0);
 }
 
+/* Whether the host has it, as it said last. */
+static DEFINE_PER_CPU(bool, taken);
+
 /* Whether that was said; CPUs that share again at the same tick find out together. */
 static atomic_t unheard = ATOMIC_INIT(0);
 
@@ -447,8 +451,10 @@ static void share(void *unused)
 	long answer = 0;
 
 	local_irq_save(flags);
-	if (READ_ONCE(sharing))
+	if (READ_ONCE(sharing)) {
 		answer = share_record();
+		this_cpu_write(taken, !answer);
+	}
 	if (answer)
 		tell_nothing();
 	local_irq_restore(flags);
@@ -459,6 +465,7 @@ static void share(void *unused)
 
 static void unshare(void *unused)
 {
+	this_cpu_write(taken, false);
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
@@ -601,6 +608,30 @@ static int ecs_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(ecs);
+
+static const char *records(void)
+{
+	unsigned int cpu;
+
+	if (form == PVSYNC_ECS_OFF && !share_anyway)
+		return "none";
+	for_each_online_cpu(cpu) {
+		if (!READ_ONCE(per_cpu(taken, cpu)))
+			return "refused";
+	}
+	return "taken";
+}
+
+/**
+ * pvsync_ecs_in_force - show what is claimed, and whether the host has all CPUs' records
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_ecs_in_force(struct seq_file *seq)
+{
+	seq_printf(seq, "ecs %s\necs_record %s\n", form_names[form], records());
+}
 
 static int __init pvsync_ecs_debugfs_init(void)
 {

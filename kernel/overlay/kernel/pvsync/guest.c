@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A guest asks what its host offers, see <linux/pvsync/abi.h>. */
+#include <linux/bitops.h>
 #include <linux/cc_platform.h>
 #include <linux/init.h>
+#include <linux/kernel.h>
 #include <linux/kvm_para.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/seq_file.h>
 
 #include <linux/pvsync/abi.h>
 
 #include "guest.h"
+#include "in_force.h"
 
 /*
  * kvm_hypercall1() is the right instruction only once the alternatives are
@@ -24,18 +30,9 @@ static long __init early_hypercall(unsigned int nr, unsigned long p1)
 	return ret;
 }
 
-/**
- * pvsync_host_lacks - why this guest cannot use something of its host
- * @feature: a bit of PVSYNC_HC_FEATURES
- *
- * Context: early parameters or later, while booting; makes a hypercall.
- *
- * Return: the reason, for the log; NULL if it can.
- */
-const char * __init pvsync_host_lacks(unsigned long feature)
+/* Why this guest does not even ask; NULL if it may. */
+static const char *why_not_ask(void)
 {
-	long features;
-
 	if (!kvm_para_available())
 		return "this is no KVM guest";
 	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
@@ -46,8 +43,71 @@ const char * __init pvsync_host_lacks(unsigned long feature)
 	 */
 	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
 		return "the host cannot see into an encrypted guest";
+	return NULL;
+}
+
+/**
+ * pvsync_host_lacks - why this guest cannot use something of its host
+ * @feature: a bit of PVSYNC_HC_FEATURES
+ *
+ * Context: early parameters or later, while booting; makes a hypercall.
+ *
+ * Return: the reason, for the log; NULL if it can.
+ */
+const char * __init pvsync_host_lacks(unsigned long feature)
+{
+	const char *reason = why_not_ask();
+	long features;
+
+	if (reason)
+		return reason;
 	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
 	if (features < 0 || !(features & feature))
 		return "the host does not offer it";
 	return NULL;
+}
+
+/**
+ * pvsync_host_offers - what this guest can use of its host now
+ *
+ * Context: after the alternatives are patched; makes a hypercall.
+ *
+ * Return: bits of PVSYNC_HC_FEATURES, 0 of a host that this guest does not ask.
+ */
+unsigned long pvsync_host_offers(void)
+{
+	long features = why_not_ask() ? 0 : kvm_hypercall1(PVSYNC_HC_FEATURES, 0);
+
+	return max(features, 0L);
+}
+
+static const char * const feature_names[] = {
+	[ilog2(PVSYNC_FEATURE_HELP)]	= "help",
+	[ilog2(PVSYNC_FEATURE_TLB)]	= "tlb",
+	[ilog2(PVSYNC_FEATURE_ECS)]	= "ecs",
+};
+
+/**
+ * pvsync_host_in_force - show what the host offers, by name or, if it has none, by bit
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_host_in_force(struct seq_file *seq)
+{
+	unsigned long offered = pvsync_host_offers();
+	const char *between = "host_features ";
+	unsigned int bit;
+
+	if (!offered)
+		seq_puts(seq, "host_features none");
+	for_each_set_bit(bit, &offered, BITS_PER_TYPE(offered)) {
+		seq_puts(seq, between);
+		if (bit < ARRAY_SIZE(feature_names) && feature_names[bit])
+			seq_puts(seq, feature_names[bit]);
+		else
+			seq_printf(seq, "bit%u", bit);
+		between = ",";
+	}
+	seq_puts(seq, "\n");
 }

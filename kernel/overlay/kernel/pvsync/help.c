@@ -19,6 +19,7 @@
 #include <linux/kernel.h>
 #include <linux/kvm_para.h>
 #include <linux/percpu.h>
+#include <linux/seq_file.h>
 #include <linux/spinlock.h>
 
 #include <asm/msr.h>
@@ -29,6 +30,7 @@
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
 
+#include "in_force.h"
 #include "locks.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_help_key);
@@ -200,4 +202,20 @@ u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 	if (before == HELP_NEVER || cmpxchg(&help_cycles, before, cycles) != before)
 		return 0;
 	return cycles;
+}
+
+/**
+ * pvsync_help_in_force - show after how many cycles a waiter asks, if it does
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_help_in_force(struct seq_file *seq)
+{
+	u64 cycles = READ_ONCE(help_cycles);
+
+	if (static_key_enabled(&pvsync_help_key) && cycles != HELP_NEVER)
+		seq_printf(seq, "help %llu\n", cycles);
+	else
+		seq_puts(seq, "help off\n");
 }

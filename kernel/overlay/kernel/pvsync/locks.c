@@ -16,6 +16,7 @@
 #include <linux/kernel.h>
 #include <linux/math64.h>
 #include <linux/sched/clock.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -28,6 +29,7 @@
 
 #include "ecs.h"
 #include "guest.h"
+#include "in_force.h"
 #include "locks.h"
 
 /**
@@ -52,7 +54,7 @@ struct lock_choice {
 #define HELPED(name)	NULL
 #endif
 
-static const struct lock_choice lock_choices[] __initconst = {
+static const struct lock_choice lock_choices[] = {
 	{ "qspinlock",	NULL,				HELPED(qspinlock) },
 	{ "tas",	NULL,				HELPED(tas) },
 	{ "ticket",	pvsync_ticket_lock_slowpath,	HELPED(ticket) },
@@ -309,11 +311,14 @@ static void __init measure(void)
 	section_ps = min(section_ps, cost_ps(section_once));
 }
 
-static bool __init uses_tau(const struct lock_choice *choice)
+static bool uses_tau(const struct lock_choice *choice)
 {
 	return choice->slowpath == pvsync_pmt_lock_slowpath ||
 	       (choice->plain && !strcmp(choice->plain, "pmt"));
 }
+
+/* Where pvsync_tau_spins comes from. */
+static u64 tau_set_ns __ro_after_init;
 
 static void __init set_tau(bool last)
 {
@@ -335,6 +340,7 @@ static void __init set_tau(bool last)
 	spins = ns ? max(div64_u64(ns * 1000, pause_ps), 1ULL) : 0;
 	spins = min_t(u64, spins, PVSYNC_TAU_INF - 1);
 	WRITE_ONCE(pvsync_tau_spins, spins);
+	tau_set_ns = ns;
 	if (last)
 		pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps)\n",
 			ns, spins, pause_ps, section_ps);
@@ -389,3 +395,60 @@ static int __init pvsync_locks_measure_again(void)
 	return 0;
 }
 late_initcall(pvsync_locks_measure_again);
+
+/* The choice that serves now, NULL if none of them does. */
+static const struct lock_choice *choice_in_force(void)
+{
+	slowpath_fn serves = pvsync_spin_slowpath();
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(lock_choices); i++) {
+		if (serves == lock_choices[i].slowpath || serves == lock_choices[i].helped)
+			return &lock_choices[i];
+	}
+	return NULL;
+}
+
+static const char *lock_in_force(const struct lock_choice *choice)
+{
+	slowpath_fn serves = pvsync_spin_slowpath();
+
+	if (serves == __pv_queued_spin_lock_slowpath)
+		return "pvqspinlock";
+	/* The native one, helped or not, which first asks that key. */
+	if (serves == native_queued_spin_lock_slowpath || choice == lock_choices)
+		return static_key_enabled(&virt_spin_lock_key) ? "tas" : "qspinlock";
+	return choice ? choice->name : "other";
+}
+
+static u32 halt_spins(void)
+{
+#ifdef CONFIG_PVSYNC_PV_LOCKS
+	return pvsync_halt_spins;
+#else
+	return 0;
+#endif
+}
+
+/**
+ * pvsync_locks_in_force - show what a contended spinlock does, and its limits
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_locks_in_force(struct seq_file *seq)
+{
+	const struct lock_choice *choice = choice_in_force();
+
+	seq_printf(seq, "lock %s\n", lock_in_force(choice));
+	if (!choice || !uses_tau(choice))
+		seq_puts(seq, "tau off\n");
+	else if (READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF)
+		seq_puts(seq, "tau inf\n");
+	else
+		seq_printf(seq, "tau %llu\n", tau_set_ns);
+	if (choice && choice->plain)
+		seq_printf(seq, "halt_spins %u\n", halt_spins());
+	else
+		seq_puts(seq, "halt_spins off\n");
+}

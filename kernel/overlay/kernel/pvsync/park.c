@@ -54,6 +54,7 @@
 #include <linux/sched/clock.h>
 #include <linux/sched/debug.h>
 #include <linux/sched/stat.h>
+#include <linux/seq_file.h>
 #include <linux/smp.h>
 #include <linux/string.h>
 
@@ -63,6 +64,7 @@
 
 #include "counters.h"
 #include "ecs.h"
+#include "in_force.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_park_stat_key);
 static DEFINE_STATIC_KEY_FALSE(spin_key);
@@ -196,6 +198,17 @@ static int __init parse_park(char *arg)
 	return 1;
 }
 __setup("pvsync.park=", parse_park);
+
+/**
+ * pvsync_park_in_force - show what waiters of mutexes and rwsems do
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_park_in_force(struct seq_file *seq)
+{
+	seq_printf(seq, "park %s\n", strategy_names[READ_ONCE(strategy)]);
+}
 
 static int __init pvsync_park_init(void)
 {

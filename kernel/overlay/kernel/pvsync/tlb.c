@@ -76,6 +76,7 @@
 #include <linux/irq_work.h>
 #include <linux/kvm_para.h>
 #include <linux/mm.h>
+#include <linux/seq_file.h>
 #include <linux/smp.h>
 
 #include <asm/paravirt.h>
@@ -88,6 +89,7 @@
 #include <linux/pvsync/tlb.h>
 
 #include "guest.h"
+#include "in_force.h"
 #include "tlb.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_tlb_key);
@@ -427,3 +429,25 @@ static int __init parse_tlb(char *arg)
 	return 1;
 }
 __setup("pvsync.tlb=", parse_tlb);
+
+static const char *tlb_in_force(void)
+{
+	flush_fn flush = pv_ops.mmu.flush_tlb_multi;
+
+	if (flush == pvsync_flush_tlb_multi)
+		return pvsync_tlb_names[READ_ONCE(mechanism)];
+	if (flush == native_flush_tlb_multi)
+		return pvsync_tlb_names[PVSYNC_TLB_IPI];
+	return kvm_para_available() ? pvsync_tlb_names[PVSYNC_TLB_KVMTLB] : "other";
+}
+
+/**
+ * pvsync_tlb_in_force - show who flushes other CPUs' translations
+ * @seq: where to
+ *
+ * Context: may sleep.
+ */
+void pvsync_tlb_in_force(struct seq_file *seq)
+{
+	seq_printf(seq, "tlb %s\n", tlb_in_force());
+}

@@ -11,5 +11,6 @@
 bool kvm_para_available(void);
 bool kvm_para_has_hint(unsigned int feature);
 bool boot_cpu_has(unsigned int feature);
+long kvm_hypercall1(unsigned int nr, unsigned long p1);
 
 #endif
