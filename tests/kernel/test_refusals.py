@@ -47,9 +47,16 @@ WRONG = {
     "pvsync.tlb=nonsense":
         " is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed",
     "pvsync.ecs=nonsense": " is not known, nothing changes; use off, count or free",
+    "pvsync.tlb=mix": " is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed",
+    "pvsync.ecs=counts": " is not known, nothing changes; use off, count or free",
     "pvsync.park=nonsense": " is not known, nothing changes; use stock, schdspin or eschdspin",
 }
 """Boot parameters, and how what the log says of each goes on."""
+UNREAD = ("pvsync.locks=ticket", "pvsync.loc=pmt", "pvsync.lock_=pmt", "pvsync.tlb", "pvsync.")
+"""Keys that are none, in part or without the value that they need."""
+READ = ("pvsync.lock=pmt", "pvsync.halt-spins=9", "pvsync.extend_us=500", "pvsync.shell=0",
+        "--", "pvsync.init=1")
+"""Guests' and hosts', with either sort of dash, user space's, and what is init's."""
 LIMIT_S = 120
 """For a boot to where it finds no root; 2 were seen."""
 
@@ -87,6 +94,16 @@ def test_wrong_values() -> None:
     check_tau("\n".join(told))
     silent = ("TLB shootdown", "critical sections", "waiters of mutexes", "the host is asked")
     assert not any(line.startswith(silent) for line in told), told
+
+
+def test_keys_that_nothing_reads() -> None:
+    """Each is said once, with those that there are."""
+    told = [line for line in boot(*UNREAD, *READ) if line.startswith("pvsync.")]
+    assert len(told) == len(UNREAD), told
+    for line, one in zip(told, UNREAD, strict=True):
+        said, _colon, known = line.partition(", these are:")
+        assert said == f"{one} is not known, nothing changes; with a value", told
+        assert {"lock", "tau", "help", "tlb", "ecs", "park", "extend", "mark"} <= {*known.split()}
 
 
 def test_tau_is_in_nanoseconds() -> None:
