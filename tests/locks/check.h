@@ -62,9 +62,9 @@ static inline bool check_ok(void)
 
 /*
  * How long a test may take; CHECK_SECONDS in the environment shortens it for
- * locks that are known to be bad. A lock that never comes ends the runner with a
- * signal, which is a failure. CHECK_TIMER is processor time where that tells a
- * hang from a busy machine.
+ * what is known to be bad, whose runner ends with the first test that fails. A
+ * lock that never comes ends the runner with a signal, which is a failure.
+ * CHECK_TIMER is processor time where that tells a hang from a busy machine.
  */
 #ifndef CHECK_TIMER
 #define CHECK_TIMER	ITIMER_REAL
@@ -84,6 +84,12 @@ static unsigned int check_seconds(void)
 	return given ? atoi(given) : 60;
 }
 
+static int check_summary(void)
+{
+	printf("# %u passed, %u failed\n", check_passed, check_failed);
+	return check_failed || !check_passed;
+}
+
 #define RUN_TEST(test) run_test(#test, test)
 static void run_test(const char *name, void (*test)(void))
 {
@@ -99,12 +105,8 @@ static void run_test(const char *name, void (*test)(void))
 		printf("not ok %s: %s\n", name, check_why);
 	}
 	fflush(stdout);
-}
-
-static int check_summary(void)
-{
-	printf("# %u passed, %u failed\n", check_passed, check_failed);
-	return check_failed || !check_passed;
+	if (!check_ok() && getenv("CHECK_SECONDS"))
+		exit(check_summary());
 }
 
 #endif /* PVSYNC_TEST_CHECK_H */
