@@ -13,7 +13,6 @@ a count is one failure: silence is failure.
 import argparse
 import contextlib
 import math
-import os
 import re
 import signal
 import subprocess
@@ -22,13 +21,15 @@ import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from tests import soak_report
+from tests import running, soak_report
+from tests.running import Wanted
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOSING = re.compile(r"^\s*(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
@@ -43,8 +44,8 @@ ISOLATION = "tests/vmx/test_isolation.py"
 PROGRAMS = "tests/lab/test_workloads.py"
 """Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-GRACE_S = 60
-"""For a stage that is ended: pytest writes what it has found so far."""
+AT_ONCE = 2
+"""Stages that run beside each other, so that no CPU waits for a download or a single process."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a run."""
 
@@ -77,21 +78,28 @@ class Stage:
     timeout_s: float = 1800
     whole: bool = False
     """A check that is skipped has failed."""
+    beside: bool = False
+    """It needs no quiet machine: it may run while another such stage does."""
 
 
 def stages() -> list[Stage]:
-    """What `make test` runs, cheapest first."""
+    """What `make test` runs: what needs no quiet machine, then cheapest first."""
     python = sys.executable
     return [
-        Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300),
-        Stage("mypy", (python, "-m", "mypy"), "status", 900),
+        # All that is fetched, the emulator and the first kernel; checks go before it.
+        Stage("images", ("nice", "-n", "19", python, "-m", "tests.images"), "status", 3600,
+              beside=True),
+        Stage("ruff", (python, "-m", "ruff", "check", "lab", "tests"), "status", 300, beside=True),
         Stage("lab", (python, "-m", "pytest", *BOTH_CPUS, "tests/lab", "--ignore", PROGRAMS),
-              "pytest"),
-        Stage("programs", (python, "-m", "pytest", PROGRAMS), "pytest"),
+              "pytest", beside=True),
+        Stage("mypy", (python, "-m", "mypy"), "status", 900, beside=True),
+        Stage("series", ("./pvsync", "series", "check"), "status", 600, beside=True),
         Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models"), "pytest",
-              whole=True),
-        Stage("policy", ("make", "-C", "tests/policy", "check"), "closing", whole=True),
-        Stage("series", ("./pvsync", "series", "check"), "status", 600),
+              whole=True, beside=True),
+        Stage("policy", ("make", "-C", "tests/policy", "check"), "closing", whole=True,
+              beside=True),
+        Stage("programs", (python, "-m", "pytest", PROGRAMS), "pytest"),
+        # Their turns are measured in real time.
         Stage("locks", ("make", "-C", "tests/locks", "check"), "closing", whole=True),
         # An emulated host uses both CPUs, and two at once are slower than one after the other.
         Stage("kernel", (python, "-m", "pytest", "-vv", "--durations=25", "tests/kernel"),
@@ -118,16 +126,29 @@ def soak_stages(seconds: int) -> list[Stage]:
 
 def run_stage(stage: Stage, folder: Path) -> tuple[Count, str]:
     """Run one stage, passing its output on; its count, and why when it is broken."""
-    xml = folder / f"{stage.name}.xml"
-    extra = (f"--junit-xml={xml}",) if stage.count == "pytest" else ()
-    status, output = _execute((*stage.command, *extra), stage.timeout_s)
+    return judged(stage, folder, *_execute(command(stage, folder), stage.timeout_s))
+
+
+def command(stage: Stage, folder: Path) -> tuple[str, ...]:
+    """What is executed; pytest writes its XML into the folder."""
+    extra = (f"--junit-xml={xml(stage, folder)}",) if stage.count == "pytest" else ()
+    return (*stage.command, *extra)
+
+
+def xml(stage: Stage, folder: Path) -> Path:
+    """Where pytest writes what it has found."""
+    return folder / f"{stage.name}.xml"
+
+
+def judged(stage: Stage, folder: Path, status: int | None, output: str) -> tuple[Count, str]:
+    """The count of a stage that is over, and why when it is broken."""
     if status is None:
-        by_then = junit(xml) if stage.count == "pytest" else None
+        by_then = junit(xml(stage, folder)) if stage.count == "pytest" else None
         return (by_then or Count()) + Count(failed=1), (
             f"could not run to its end: {output.splitlines()[-1]}")
     if stage.count == "status":
         return (Count(passed=1), "") if status == 0 else (Count(failed=1), f"status {status}")
-    found = junit(xml) if stage.count == "pytest" else closing(output)
+    found = junit(xml(stage, folder)) if stage.count == "pytest" else closing(output)
     if found is None:
         return Count(failed=1), f"gave no count (status {status})"
     if found == Count():
@@ -186,12 +207,12 @@ def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]
         status = process.wait()
     except OSError as error:
         if process is not None:
-            _stop(process)
+            running.stop(process)
             raise
         return None, f"{command[0]}: {error.strerror}"
     except KeyboardInterrupt:
         if process is not None:
-            _stop(process)
+            running.stop(process)
         raise
     finally:
         if timer is not None:
@@ -204,20 +225,7 @@ def _execute(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]
 
 def _end_late(process: subprocess.Popen[str], late: threading.Event) -> None:
     late.set()
-    _stop(process)
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    """End a stage and all that it has started."""
-    _end(process, signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_S)
-    _end(process, signal.SIGKILL)
-
-
-def _end(process: subprocess.Popen[str], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+    running.stop(process)
 
 
 def run_all(chosen: Sequence[Stage], report: Path | None = None,
@@ -229,27 +237,65 @@ def run_all(chosen: Sequence[Stage], report: Path | None = None,
     """
     total, lines = Count(), []
     end = time.monotonic() + whole_s
-    with tempfile.TemporaryDirectory(prefix="pvsync-test-") as folder:
-        for stage in chosen:
-            print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
-            began = time.monotonic()
-            limit = max(1.0, min(stage.timeout_s, end - began))
-            result = "was stopped"
-            try:
-                count, broken = run_stage(replace(stage, timeout_s=limit), Path(folder))
-                result = f"{count}; {broken}" if broken else str(count)
-                total += count
-            finally:
-                seconds = time.monotonic() - began
-                found = soak_report.cases(Path(folder) / f"{stage.name}.xml")
-                if report is not None:
-                    _add(report, soak_report.section(stage.name, stage.command, result, seconds,
-                                                     found))
+    with tempfile.TemporaryDirectory(prefix="pvsync-test-") as name:
+        folder = Path(name)
+
+        def note(stage: Stage, result: str, seconds: float) -> None:
+            found = soak_report.cases(xml(stage, folder))
+            if report is not None:
+                _add(report, soak_report.section(stage.name, stage.command, result, seconds,
+                                                 found))
             lines.append(f"{stage.name:10} {result} in {seconds:.0f} s")
-            lines += [f"    {one.name}: {one.said}" for one in found if one.outcome == "failed"]
+            lines.extend(f"    {one.name}: {one.said}" for one in found if one.outcome == "failed")
+
+        for beside, group in groupby(chosen, key=lambda stage: stage.beside):
+            for stage, count, broken, seconds in (
+                    _at_once(list(group), folder, end) if beside
+                    else _one_by_one(list(group), folder, end, note)):
+                total += count
+                note(stage, f"{count}; {broken}" if broken else str(count), seconds)
     print("=== all stages", *lines, sep="\n")
     print(total, flush=True)
     return total
+
+
+Result = tuple[Stage, Count, str, float]
+"""A stage, its count, why when it is broken, and seconds."""
+
+
+def _one_by_one(chosen: Sequence[Stage], folder: Path, end: float,
+                note: Callable[[Stage, str, float], None]) -> Iterator[Result]:
+    """Each after the other, and its output as it comes; one that is stopped is noted here."""
+    for stage in chosen:
+        _announce(stage)
+        began = time.monotonic()
+        limit = max(1.0, min(stage.timeout_s, end - began))
+        try:
+            count, broken = run_stage(replace(stage, timeout_s=limit), folder)
+        except BaseException:
+            note(stage, "was stopped", time.monotonic() - began)
+            raise
+        yield stage, count, broken, time.monotonic() - began
+
+
+def _at_once(chosen: Sequence[Stage], folder: Path, end: float) -> Iterator[Result]:
+    """Beside each other, and the output of each when it is over."""
+    print("=== beside each other:", *(stage.name for stage in chosen), flush=True)
+    wanted = [Wanted(stage.name, command(stage, folder), stage.timeout_s) for stage in chosen]
+    left = {stage.name: stage for stage in chosen}
+    try:
+        for ended in running.at_once(wanted, AT_ONCE, folder, ROOT, end, _undisturbed):
+            stage = left.pop(ended.name)
+            _announce(stage)
+            print(ended.output, flush=True)
+            yield stage, *judged(stage, folder, ended.status, ended.output), ended.seconds
+    finally:
+        for stage in left.values():  # of a run that is stopped
+            print(running.said(folder, stage.name), flush=True)
+
+
+def _announce(stage: Stage) -> None:
+    print(f"=== {stage.name}: {' '.join(stage.command)}", flush=True)
 
 
 def _add(report: Path, section: str) -> None:

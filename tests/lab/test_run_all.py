@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -214,8 +215,8 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "ruff", "mypy", "lab", "programs", "models", "policy", "series", "locks", "kernel",
-        "vmx"]
+        "images", "ruff", "lab", "mypy", "series", "models", "policy", "programs", "locks",
+        "kernel", "vmx"]
 
 
 def test_no_file_of_tests_is_left_out() -> None:
@@ -226,6 +227,46 @@ def test_no_file_of_tests_is_left_out() -> None:
     assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_file()
     (kernel,) = (stage.command for stage in run_all.stages() if stage.name == "kernel")
     assert kernel[-1] == "tests/kernel"
+
+
+MEETS = """
+import pathlib, sys, time
+here, there = (pathlib.Path({folder!r}, name) for name in ({own!r}, {other!r}))
+print("first of", {own!r}, flush=True)
+here.touch()
+end = time.monotonic() + 30
+while not there.exists() and time.monotonic() < end:
+    time.sleep(0.02)
+print("second of", {own!r}, flush=True)
+print(int(there.exists()), "passed, 0 failed")
+"""
+"""A stage that passes while another one runs."""
+
+
+def test_stages_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They do run at once, what they print is not mixed, and one that breaks is counted."""
+    pair = [Stage(own, (sys.executable, "-c", MEETS.format(
+                folder=str(tmp_path), own=own, other=other)), "closing", beside=True)
+            for own, other in (("a", "b"), ("b", "a"))]
+    gone = Stage("gone", ("/none/such",), "status", beside=True)
+    late = replace(stage("print('x', flush=True); import time; time.sleep(60)", timeout_s=1),
+                   name="late", beside=True)
+    assert run_all.run_all([*pair, gone, late, stage("print('2 passed, 0 failed')")]) == Count(4, 2)
+    said = capsys.readouterr().out
+    for name in "ab":
+        assert f"first of {name}\nsecond of {name}\n1 passed, 0 failed\n" in said
+    assert "No such file" in said and "more than 1 s and was ended" in said
+    assert said.splitlines()[-1] == "4 passed, 2 failed"
+
+
+def test_stages_beside_each_other_end_with_the_whole_run(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    slow = [replace(stage("import time; time.sleep(60)"), name=name, beside=True) for name in "abc"]
+    assert run_all.run_all(slow, whole_s=1) == Count(0, 3)
+    assert time.monotonic() - began < 30
+    assert capsys.readouterr().out.count("and was ended") == 6
 
 
 LIMIT = 60.0
@@ -243,20 +284,23 @@ def slowly(self, *words, **options):
     start(self, *words, **options)
     time.sleep({delay})
 subprocess.Popen.__init__ = slowly
-run_all.stages = lambda: [run_all.Stage("s", ("sh", "-c", {code!r}), "status")]
+run_all.stages = lambda: [run_all.Stage("s", ("sh", "-c", {code!r}), "status", beside={beside})]
 sys.exit(run_all.main([]))
 """
 
 
+@pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("delay", [0, 1])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_leaves_nothing(tmp_path: Path, number: signal.Signals, delay: int) -> None:
+def test_a_stopped_run_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, delay: int, beside: bool
+) -> None:
     """Also one that a shell started in the background, where SIGINT is to be ignored.
 
     Nor one that is stopped while it is still starting the stage.
     """
     mark = tmp_path / "pid"
-    code = STOPPED.format(delay=delay, code=TALKS.format(mark=mark))
+    code = STOPPED.format(delay=delay, beside=beside, code=TALKS.format(mark=mark))
     run = subprocess.Popen(
         [sys.executable, "-c", code], cwd=run_all.ROOT, stdout=subprocess.DEVNULL,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # noqa: PLW1509
