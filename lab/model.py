@@ -43,6 +43,8 @@ class Scheme:
     """Boot arguments of all guests but the first, unless they have the same (None)."""
     variant: str = ""
     """Kernel variant of its guests, unless it is the experiment's."""
+    boot_s: float = 0
+    """Seconds that a boot of its guests may take, unless they have as many as others (0)."""
     test_only: bool = False
     """Left out of listings; needs a test build of the kernel."""
     label: str = ""

@@ -104,6 +104,7 @@ class Session:
         slowdown = max(kconfig.variant(name).slowdown for name in variants)
         self._workloads = {w.name: replace(w, timeout_s=w.timeout_s * slowdown)
                            for w in experiment.workloads}
+        self._slowdown = slowdown
         self._boot_limit = BOOT_LIMIT * slowdown
         self._vcpu_limit = VCPU_LIMIT * slowdown
         self._settle = SETTLE * slowdown
@@ -166,23 +167,23 @@ class Session:
 
     def _boot(self, wanted: Iterable[tuple[str, int]]) -> None:
         """Boot those of (label, index) that are not up, all at the same time."""
-        limit = self._boot_limit + self._vcpu_limit * self.experiment.vcpus
-        waiting: list[tuple[str, Future[Answer]]] = []
+        waiting: list[tuple[str, float, Future[Answer]]] = []
         self.machine.control.call("switch", run=[])
         for label, index in wanted:
             name = guest_name(label, index)
             if name in self._live:
                 continue
             scheme = self._schemes[label]
+            limit = self._limit_of(scheme)
             spec = GuestSpec(name, self.experiment.vcpus, guest_memory(self.experiment),
                              scheme.boot_args(index), scheme.cpu)
             kernel, image = self._files.get(scheme.variant, self._files[""])
             argv = guest_command(self._qemu, spec, kernel, image, self._work)
             group = guest_group(name) if self._groups else ""
-            waiting.append((name, self.machine.control.submit(
+            waiting.append((name, limit, self.machine.control.submit(
                 "start", name=name, argv=argv, cgroup=group, timeout=limit)))
             self._live[name] = Live(spec, label, limit)
-        for name, future in waiting:
+        for name, limit, future in waiting:
             try:
                 answer = self._booted(name, future, limit)
                 if self.experiment.pin:
@@ -193,6 +194,11 @@ class Session:
             live = self._live[name]
             live.seconds, live.folder = float(answer["seconds"]), str(answer["folder"])
         self.machine.control.call("switch", run=[])
+
+    def _limit_of(self, scheme: Scheme) -> float:
+        """Seconds for the boot of a guest."""
+        return scheme.boot_s * self._slowdown or (
+            self._boot_limit + self._vcpu_limit * self.experiment.vcpus)
 
     def _booted(self, name: str, future: Future[Answer], limit: float) -> Answer:
         """What the host says of a boot; Refused as soon as the guest's console tells of a fault.

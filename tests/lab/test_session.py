@@ -114,6 +114,20 @@ def test_what_breaks_one_lane_stops_all(spec: HostSpec, tmp_path: Path,
     assert len(list((tmp_path / "boots").iterdir())) < 4
 
 
+def test_a_scheme_has_a_limit_for_its_boots(spec: HostSpec, tmp_path: Path) -> None:
+    """Its guest, silent on purpose, is given up long before others would be."""
+    what = experiment(good="", silent="noboot", vms=(1,), repeats=0)
+    good, silent = what.schemes
+    what = replace(what, schemes=(good, replace(silent, boot_s=3.0)))
+    began = time.monotonic()
+    assert not go(what, spec, tmp_path)
+    assert time.monotonic() - began < 40, "twice the limit is 120 s"
+    assert [run.valid for run in sorted(records.runs(tmp_path), key=lambda run: run.scheme)] == [
+        True, False]
+    told = [boot.reason for boot in records.boots(tmp_path) if boot.scheme == "silent"]
+    assert told and all("did not answer within 3 s" in reason for reason in told)
+
+
 def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no boot resets it, and the last scheme has set them."""
