@@ -8,7 +8,7 @@ ENOSYS, EINVAL = -1000, -22
 HELP, FEATURES, TLB, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x70760002, 0x7076FFFF, 0x7076
 ECS, GIVE_BACK = 0x70760003, 0x70760004
 ANSWER = re.compile(
-    r"number (\w+), arguments (\w+) (\w+) (\w+) (\w+): (\d+) calls in 1 s, "
+    r"number (\w+), arguments (\w+) (\w+) (\w+) (\w+): (\d+) calls in 250 ms, "
     r"answer (-?\d+), others (\d+)"
 )
 
@@ -23,17 +23,17 @@ def call(number: int, *arguments: int) -> Call:
 
 
 def command(wanted: Call, *, cpus: int = 0) -> str:
-    """Guest command that makes a call for a second, from so many CPUs (0: all)."""
+    """Guest command that makes a call for a quarter of a second, from so many CPUs (0: all)."""
     number, *arguments = wanted
     given = ",".join(map(str, arguments))
     return (
-        f"modprobe hypercall_torture seconds=1 nr={number} args={given} cpus={cpus}; "
+        f"modprobe hypercall_torture seconds=0 ms=250 nr={number} args={given} cpus={cpus}; "
         "rmmod hypercall_torture"
     )
 
 
 def said(output: str) -> Iterator[tuple[Call, int, int, int]]:
-    """Each second's call, how often it was made, the first answer, and how many others came."""
+    """Each loop's call, how often it was made, the first answer, and how many others came."""
     for number, a0, a1, a2, a3, calls, answer, others in ANSWER.findall(output):
         key = (int(number, 16), int(a0, 16), int(a1, 16), int(a2, 16), int(a3, 16))
         yield key, int(calls), int(answer), int(others)

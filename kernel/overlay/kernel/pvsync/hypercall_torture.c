@@ -19,6 +19,10 @@ static unsigned int seconds = 10;
 module_param(seconds, uint, 0444);
 MODULE_PARM_DESC(seconds, "length of the loop");
 
+static unsigned int ms;
+module_param(ms, uint, 0444);
+MODULE_PARM_DESC(ms, "milliseconds that it lasts besides");
+
 static unsigned int nr = PVSYNC_HC_HELP;
 module_param(nr, uint, 0444);
 MODULE_PARM_DESC(nr, "number of the hypercall, that of help by default");
@@ -42,9 +46,14 @@ static long call(void)
 static atomic64_t others;
 static long first;
 
+static unsigned int length_ms(void)
+{
+	return seconds * 1000 + ms;
+}
+
 static void torture(void)
 {
-	unsigned long end = jiffies + seconds * HZ;
+	unsigned long end = jiffies + msecs_to_jiffies(length_ms());
 	u64 mine = 0, differ = 0;
 
 	do {
@@ -65,9 +74,9 @@ static int __init torture_init(void)
 	}
 	first = call();
 	pvsync_on_each_cpu(torture, cpus);
-	pr_warn("hypercall torture: number %#x, arguments %#lx %#lx %#lx %#lx: %lld calls in %u s, answer %ld, others %lld\n",
-		nr, args[0], args[1], args[2], args[3], atomic64_read(&calls), seconds, first,
-		atomic64_read(&others));
+	pr_warn("hypercall torture: number %#x, arguments %#lx %#lx %#lx %#lx: %lld calls in %u ms, answer %ld, others %lld\n",
+		nr, args[0], args[1], args[2], args[3], atomic64_read(&calls),
+		length_ms(), first, atomic64_read(&others));
 	return 0;
 }
 
