@@ -463,9 +463,11 @@ def _join(numbers: tuple[int, ...]) -> str:
 
 
 def _add_series() -> None:
+    from lab.host_cli import host
     from lab.series_cli import group as series_group
 
     group.add_command(series_group)
+    group.add_command(host)
 
 
 def main() -> None:
