@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from lab import kconfig, paths
+from lab import kconfig, known, paths
 from lab.decode import DecodeError, decode, read_toml, suggest
 from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
@@ -128,13 +128,34 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
 
 def select_schemes(names: Iterable[str], source: str = "--schemes") -> tuple[Scheme, ...]:
     """Schemes by name; the second of the same name gets the label "name:2"."""
-    known, seen, picked = schemes(), dict[str, int](), list[Scheme]()
+    there, seen, picked = schemes(), dict[str, int](), list[Scheme]()
     for name in names:
-        scheme = _pick(name, known, "scheme", source)
+        scheme = _pick(name, there, "scheme", source)
+        check_scheme(scheme, source)
         seen[name] = seen.get(name, 0) + 1
         label = name if seen[name] == 1 else f"{name}:{seen[name]}"
         picked.append(replace(scheme, label=label))
     return tuple(picked)
+
+
+def check_scheme(scheme: Scheme, source: str) -> None:
+    """UsageError when it has a parameter or a value that the kernel sources here do not know.
+
+    Those in `refused` have to be wrong instead.
+    """
+    where = f"{source}: scheme {scheme.name}: "
+    for argument in (*scheme.guest, *(scheme.neighbour or ())):
+        if wrong := known.wrong_argument(argument):
+            raise UsageError(f"{where}{wrong}.")
+    for name in scheme.refused:
+        if name not in scheme.host:
+            raise UsageError(f"{where}refused names '{name}', which host does not have.")
+    for name, value in scheme.host.items():
+        wrong = known.wrong_parameter(name, value)
+        if wrong and name not in scheme.refused:
+            raise UsageError(f"{where}{wrong}.")
+        if not wrong and name in scheme.refused:
+            raise UsageError(f"{where}the kernel takes {name} = '{value}', it is not refused.")
 
 
 def command_workload(command: str, timeout_s: float | None = None) -> Workload:

@@ -2,18 +2,17 @@
 """What `disturb` of an experiment has done to guests while they are measured.
 
 target/disturb.py does it; here is what it is told, and what is made of its answer. The
-parameters are those of kernel/overlay/kernel/pvsync/host.c and of each VM
-(kernel/overlay/arch/x86/kvm/pvsync/control.c), with all values that they take.
+parameters are all that take more than yes or no, with all values that they take, as `known` reads
+them in the kernel sources.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lab import known
+from lab.known import Value
 from lab.model import Experiment
-
-Value = str | tuple[str, int, int]
-"""A text, or what a number from one to another follows."""
 
 FILE = "host.disturbed.txt"
 """In the folder of a run: seconds, kind, and what was done."""
@@ -21,30 +20,12 @@ EVERY_S = 0.1
 RESTORE_LIMIT = 60.0
 """Seconds that one may take, beside guests that compute on an emulated host whose kernel does not
 check itself."""
-GLOBAL = "global"
-WINDOW = (128, 1 << 22)
 OWN: dict[str, tuple[Value, ...]] = {
-    "candidate": ("kvm", "friebel", "hvs", "cpth-r", "cpth-l", "cch", "ecs"),
-    "yield": ("hint", "strong"),
-    "mark": ("kvm", "yield", "exit", "halt"),
-    "extend": ("off", "ecs"),
-    "window": ("kvm", ("fixed:", *WINDOW), "aple", "aple-steady"),
-    "pause": ("kvm", "soft", "off"),
-    "extend_us": (("", 10, 10_000),),
-    "extend_cap": (("", 0, 1000),),
-    "aple_start": (("", *WINDOW),),
-    "aple_min": (("", *WINDOW),),
-    "aple_max": (("", *WINDOW),),
-    "aple_step": (("", 1, WINDOW[1]),),
-    "aple_epoch": (("", 10, 1_000_000),),
-}
+    name: tuple(value for value in values if value != known.GLOBAL)
+    for name, values in known.own().items() if values}
 """Parameters that each VM may have its own value of, besides "global"."""
-HOST: dict[str, tuple[Value, ...]] = OWN | {
-    "pause_cycles": (("", 0, 65_535),),
-    "pause_gap_us": (("", 1, 10_000),),
-    "spin_gap_us": (("", 0, 2**32 - 1),),
-    "extend_look_us": (("", 0, 2**32 - 1),),
-}
+HOST: dict[str, tuple[Value, ...]] = {
+    name: values for name, values in known.host().items() if values and values != known.BOOLS}
 OFFERS: dict[str, tuple[Value, ...]] = {"hypercalls": ("Y", "N"), "shootdown": ("Y", "N")}
 """What the host lets guests do; one that finds it refused does without from then on."""
 
@@ -62,7 +43,7 @@ def request(experiment: Experiment, run_id: str, names: Sequence[str], folder: s
         return None
     files = [(kind, f"{folder}/{name}", values) for kind, table in KINDS.items()
              if kind in experiment.disturb for name, values in table.items()]
-    own = [("parameters", name, (GLOBAL, *values)) for name, values in OWN.items()
+    own = [("parameters", name, (known.GLOBAL, *values)) for name, values in OWN.items()
            if "parameters" in experiment.disturb]
     return {
         "seed": run_id, "within": experiment.disturb_ms / 1e3, "limit": limit,

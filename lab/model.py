@@ -45,6 +45,8 @@ class Scheme:
     """Kernel variant of its guests, unless it is the experiment's."""
     boot_s: float = 0
     """Seconds that a boot of its guests may take, unless they have as many as others (0)."""
+    refused: tuple[str, ...] = ()
+    """Host parameters whose values are wrong on purpose, to see them refused."""
     test_only: bool = False
     """Left out of listings; needs a test build of the kernel."""
     label: str = ""

@@ -8,6 +8,7 @@ import pytest
 
 from lab import backend, disturb
 from lab.control import Control, Refused
+from lab.known import Value
 from lab.session import parameter_file
 from tests.kernel.conftest import HERE, Host, Lab
 
@@ -60,7 +61,7 @@ def check(control: Control, name: str, good: str, wrong: tuple[str, ...]) -> Non
     assert shown(control, name) == f"{GLOBAL}\n"
 
 
-def beyond(values: Iterable[disturb.Value]) -> tuple[str, ...]:
+def beyond(values: Iterable[Value]) -> tuple[str, ...]:
     """What is just below the least and just above the most of each number among the values."""
     return tuple(f"{value[0]}{number}" for value in values if isinstance(value, tuple)
                  for number in (value[1] - 1, value[2] + 1))

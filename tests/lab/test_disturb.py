@@ -17,7 +17,7 @@ import pytest
 from disturb import Disturber, any_value
 from vm import Failure, Guest
 
-from lab import config, disturb, images, paths, records, runner
+from lab import config, disturb, images, records, runner
 from lab.config import Overrides
 from lab.errors import UsageError
 from lab.machine import HostSpec
@@ -28,9 +28,6 @@ from lab.table import notes
 from tests.lab.test_session import experiment, go, spec
 
 __all__ = ["spec"]
-OVERLAY = paths.KERNEL / "overlay"
-BUSTED = {"busted_shootdown", "assert_shootdown"}
-"""For tests of the host itself."""
 
 
 def disturbed(*kinds: Disturbance, command: str = "echo Time: 1.5; sleep 0.6", repeats: int = 3,
@@ -39,27 +36,6 @@ def disturbed(*kinds: Disturbance, command: str = "echo Time: 1.5; sleep 0.6", r
     what = experiment(command, repeats=repeats, **more)
     work = replace(what.workloads[0], neighbour="sleep 0.3")
     return replace(what, workloads=(work,), disturb=kinds, disturb_ms=within)
-
-
-def test_every_parameter_of_the_kernel_is_changed_to_all_its_values() -> None:
-    host = (OVERLAY / "kernel/pvsync/host.c").read_text()
-    names = re.findall(r"module_param(?:_named|_cb)\((\w+),[^;]*0644\);", host)
-    assert set(names) - BUSTED == {*disturb.HOST, *disturb.OFFERS}
-    vm = (OVERLAY / "arch/x86/kvm/pvsync/control.c").read_text()
-    assert set(re.findall(r"^OWN_(?:CHOICE|NUMBER)\((\w+)\);", vm, re.M)) == set(disturb.OWN)
-    for name in ("candidate", "yield", "mark", "extend", "window", "pause"):
-        (body,) = re.findall(rf"const {name}s\[\] = {{(.*?)}};", host, re.DOTALL)
-        ours = [one if isinstance(one, str) else one[0] for one in disturb.HOST[name]]
-        assert sorted(re.findall(r'"(.*)"', body)) == sorted(ours)
-    said = {"LEAST_WINDOW": 128, "MOST_WINDOW": 1 << 22, "U16_MAX": 65_535}
-    assert "#define LEAST_WINDOW\t128\n#define MOST_WINDOW\tBIT(22)\n" in host
-    assert '.name = "window (fixed:N)", .least = LEAST_WINDOW, .most = MOST_WINDOW,' in host
-    assert ("fixed:", 128, 1 << 22) in disturb.OWN["window"]
-    bounds = re.findall(r'\.name = "(\w+)", \.least = (\w+), \.most = (\w+)', host)
-    assert len(bounds) == 9
-    for name, *ends in bounds:
-        least, most = (said.get(end) or int(end) for end in ends)
-        assert disturb.HOST[name] == (("", least, most),)
 
 
 def test_values_are_valid_and_chosen_by_the_seed() -> None:
