@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Fetch and build what all tests with machines need: python -m tests.images.
 
-Userlands, the emulator, and the kernel of the variant `test` with its images. What the cache
-has is not made again.
+Userlands, the emulator, the kernel of the variant `test` with its images, and the KVM selftests
+of the short set. What the cache has is not made again.
 """
 
 import sys
 
-from lab import images
+from lab import images, selftests
 from lab.errors import LabError
 from lab.progress import Silent
+from tests.kernel.suites import SHORT
 
 VARIANT = "test"
 
@@ -18,10 +19,11 @@ def main() -> int:
     """0 when all is there."""
     try:
         made = images.prepare(VARIANT, None, (), Silent())
+        suite = selftests.image(SHORT)
     except LabError as error:
         print(error)
         return 1
-    print(f"kernel {made.kernel}, {made.qemu}, {made.images}")
+    print(f"kernel {made.kernel}, {made.qemu}, {made.images}, {suite.parent.name}")
     return 0
 
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The base's KVM selftests, and one of the ABI, in a host with everything on and without.
+
+No verdict may differ but for a reason that is in EXPLAINED. -s shows the table of
+docs/results/selftests.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab import host, kconfig, selftests
+from lab.machine import Machine
+from lab.progress import Silent
+from lab.session import parameter_file
+from tests.kernel import suites
+from tests.kernel.suites import ABI, OFF, ON, SHORT, Verdict
+
+LIMIT_S = 120
+"""As the suite's own file `settings` has it."""
+EXPLAINED = {ABI: "it is skipped where the host has nothing of pvsync"}
+"""Programs whose verdicts may differ between stock and pvsync, and why."""
+
+
+@contextmanager
+def suite(variant: str, logs: Path,
+          wanted: tuple[str, ...] = ()) -> Iterator[tuple[Machine, list[str]]]:
+    """A host with these programs of the suite mounted, or all, and what they are."""
+    disk = selftests.image(wanted)
+    job = host.Job(("true",), disk=disk, variant=variant)
+    spec = host.spec(job, host.ready(job, None, Silent()), [disk])
+    with host.up(spec, kconfig.variant(variant).slowdown, logs) as machine:
+        yield machine, suites.mount(machine.control, host.device(spec, 0))
+        assert machine.trouble() == ""
+
+
+def check_alike(one: Sequence[Verdict], other: Sequence[Verdict]) -> None:
+    left = [said for said in suites.differences(one, other)
+            if said.partition(":")[0] not in EXPLAINED]
+    assert not left, "\n".join(left)
+
+
+def test_short_set(tmp_path: Path) -> None:
+    """Off and on, all pass; and a host that has lost something of the ABI is noticed."""
+    with suite("test", tmp_path, SHORT) as (machine, programs):
+        control = machine.control
+        assert set(SHORT) == set(programs)
+        for values in (OFF, ON):
+            suites.switch(control, values)
+            found = suites.run(control, SHORT, LIMIT_S)
+            assert [one.name for one in found if one.how != "pass"] == [], found
+        for name, how in (("shootdown", "fail"), ("hypercalls", "skip")):
+            control.write_file(parameter_file(name), "N")
+            (broken,) = suites.run(control, [ABI], LIMIT_S)
+            assert broken.how == how, broken
+            control.write_file(parameter_file(name), "Y")
+
+
+@pytest.mark.soak
+def test_whole_suite(tmp_path: Path) -> None:
+    """Stock's verdicts, and pvsync's off and on; machines that are slow make no difference."""
+    columns: dict[str, list[Verdict]] = {}
+    with suite("stock", tmp_path / "stock") as (machine, programs):
+        columns["stock"] = suites.run(machine.control, programs, LIMIT_S)
+    with suite("lab", tmp_path / "lab") as (machine, programs):
+        for name, values in (("off", OFF), ("on", ON)):
+            suites.switch(machine.control, values)
+            columns[name] = suites.run(machine.control, programs, LIMIT_S)
+    print(suites.table(columns))
+    check_alike(columns["stock"], columns["off"])
+    check_alike(columns["stock"], columns["on"])
+    for name, how in (("stock", "skip"), ("off", "pass"), ("on", "pass")):
+        assert [one.how for one in columns[name] if one.name == ABI] == [how], name

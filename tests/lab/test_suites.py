@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Verdicts of suites that run in the host, and the build of the base's selftests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from lab import content, selftests
+from lab.control import Refused
+from lab.errors import LabError
+from tests.kernel import suites
+from tests.kernel.suites import Verdict
+
+
+class Host:
+    """Stands for the control channel: statuses by program, None for one that takes too long."""
+
+    def __init__(self, statuses: dict[str, int | None]) -> None:
+        self.statuses = statuses
+
+    def run(self, *argv: str, timeout: float) -> tuple[int, str]:
+        name = argv[-1].rpartition("/")[2]
+        status = self.statuses[name]
+        if status is None:
+            raise Refused(f"sh did not end within {timeout:g} s")
+        return status, f"{name} said\n"
+
+
+def test_verdicts() -> None:
+    found = suites.run(Host({"a": 0, "b": 4, "c": 254, "d": None, "e": -6}),  # type: ignore[arg-type]
+                       "abcde", 5)
+    assert [one.how for one in found] == ["pass", "skip", "fail", "late", "fail"]
+    assert found[0].said == "a said" and "within 5 s" in found[3].said
+
+
+def verdicts(*how: str) -> list[Verdict]:
+    return [Verdict(f"p{number}", one, "words") for number, one in enumerate(how)]
+
+
+@pytest.mark.parametrize(("one", "other", "names"), [
+    (("pass", "skip"), ("pass", "skip"), []),
+    (("pass", "skip"), ("fail", "skip"), ["p0"]),
+    (("pass", "late"), ("skip", "pass"), ["p0", "p1"]),
+])
+def test_differences(one: Sequence[str], other: Sequence[str], names: list[str]) -> None:
+    found = suites.differences(verdicts(*one), verdicts(*other))
+    assert [line.partition(":")[0] for line in found] == names
+    with pytest.raises(AssertionError):
+        suites.differences(verdicts("pass"), verdicts("pass", "pass"))
+
+
+def test_table() -> None:
+    text = suites.table({"stock": verdicts("pass", "skip"), "on": verdicts("pass", "late")})
+    assert "| `p1` | skip | late |" in text
+    assert "| pass, all | 1 | 1 |" in text and "| late, all | 0 | 1 |" in text
+
+
+def program(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(Path("/bin/true").read_bytes())
+    path.chmod(0o755)
+
+
+def test_programs_of_a_build(tmp_path: Path) -> None:
+    """What is no program is left out; a build without ours, or with few, is refused."""
+    built, out = tmp_path / "built", tmp_path / "out"
+    out.mkdir()
+    program(built / "steal_time")
+    for name in ("steal_time.o", "x86_64/nx.sh", "lib/x.d"):
+        program(built / name)
+    (built / "notes").write_text("no program")
+    with pytest.raises(LabError, match="lack programs"):
+        selftests._collect(built, out, 2)
+    program(built / selftests.OWN[0])
+    selftests._collect(built, out, 2)
+    assert selftests.names(built) == ["steal_time", *selftests.OWN]
+    assert (out / selftests.IMAGE).stat().st_size > 0
+    assert content.files_below(out) == [selftests.IMAGE]
+
+
+def test_a_build_that_fails_says_where(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n\t@echo broken $(NAME); exit 3\n")
+    with (tmp_path / "log").open("w") as log, pytest.raises(LabError, match="log"):
+        selftests._make(tmp_path, {"NAME": "x"}, ("all",), log, _Text())
+    assert "broken x" in (tmp_path / "log").read_text()
+
+
+class _Text:
+    def advance(self, amount: int = 1) -> None: ...
+
+    def text(self, text: str) -> None: ...
+
+    def total(self, total: int) -> None: ...
