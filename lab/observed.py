@@ -343,7 +343,7 @@ def pause_figures(seen: Observation) -> tuple[float | None, ...]:
 
 
 FLUSH_FIGURES = ("calls/s", "targets/call", "running %", "preempted %", "halted %", "in host %",
-                 "merged %", "full", "pages", "refused", "us/call", "handling %")
+                 "merged %", "awaited %", "full", "pages", "refused", "us/call", "handling %")
 """What `flush_figures` gives."""
 
 
@@ -358,6 +358,7 @@ def flush_figures(seen: Observation) -> tuple[float | None, ...]:
         ratio(targets, calls),
         *(percent(state, targets) for state in states),
         percent(count("tlb_merged"), targets),
+        percent(count("tlb_awaited"), targets),
         count("tlb_full"),
         count("tlb_pages"),
         count("tlb_refused"),

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 ENOSYS, EINVAL = -1000, -22
-HELP, FEATURES, TLB, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x70760002, 0x7076FFFF, 0x7076
-ECS, GIVE_BACK = 0x70760003, 0x70760004
+HELP, FEATURES, UNKNOWN, SHORT = 0x70760001, 0x70760000, 0x7076FFFF, 0x7076
+ECS, GIVE_BACK, TLB = 0x70760003, 0x70760004, 0x70760005
 ANSWER = re.compile(
     r"number (\w+), arguments (\w+) (\w+) (\w+) (\w+): (\d+) calls in 250 ms, "
     r"answer (-?\d+), others (\d+)"

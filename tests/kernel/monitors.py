@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 129
+CHECKS = 130
 """Lines of vm-memory-check."""
 
 

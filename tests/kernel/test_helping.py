@@ -19,7 +19,7 @@ from tests.kernel.hypercalls import (
 OFFERED = {
     call(HELP): 0,
     call(HELP, 1): EINVAL,
-    call(FEATURES): 7,
+    call(FEATURES): 13,
     call(FEATURES, 1): EINVAL,
     call(UNKNOWN): ENOSYS,
     call(SHORT): ENOSYS,

@@ -21,7 +21,7 @@ from tests.kernel.hypercalls import (
 ONE_PAGE = 1 << 32
 MANY_PAGES = 0xFFFFFFFF << 32
 SIZE_4K, SIZE_2M, SIZE_1G = 12, 21, 30
-ALL, NO_SHOOTDOWN = 7, 5
+ALL, NO_SHOOTDOWN = 13, 5
 """Features."""
 BY_ADDRESS = call(TLB, 3, 0, ONE_PAGE, 0x400000 | SIZE_4K)
 """The only call below that is flushed by address; huge pages are not."""

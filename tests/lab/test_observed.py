@@ -219,16 +219,16 @@ def test_flush_figures() -> None:
     counted: dict[str, int | None] = {
         "tlb_calls": 100, "tlb_running": 20, "tlb_preempted": 80, "tlb_halted": 90,
         "tlb_in_host": 10, "tlb_merged": 50, "tlb_full": 70, "tlb_pages": 16, "tlb_refused": 1,
-        "tlb_ns": 1_600_000}
+        "tlb_awaited": 6, "tlb_ns": 1_600_000}
     seen = run_of(host=counted, seconds=4.0)
     named = dict(zip(observed.FLUSH_FIGURES, observed.flush_figures(seen), strict=True))
     assert named == pytest.approx({
         "calls/s": 25, "targets/call": 2, "running %": 10, "preempted %": 40, "halted %": 45,
-        "in host %": 5, "merged %": 25, "full": 70, "pages": 16, "refused": 1, "us/call": 16,
-        "handling %": 0.02})
+        "in host %": 5, "merged %": 25, "awaited %": 3, "full": 70, "pages": 16, "refused": 1,
+        "us/call": 16, "handling %": 0.02})
     assert observed.flush_figures(run_of()) == (None,) * len(observed.FLUSH_FIGURES)
     idle = observed.flush_figures(run_of(host=dict.fromkeys(counted, 0)))
-    assert idle == (0, None, None, None, None, None, None, 0, 0, 0, None, 0)
+    assert idle == (0, None, None, None, None, None, None, None, 0, 0, 0, None, 0)
     lost = observed.flush_figures(run_of(host=counted | {"tlb_halted": None}))
     assert lost[1:6] == (None,) * 5 and lost[0] == 25
 

@@ -274,6 +274,33 @@ static void no_other_sleeper_is(void)
 				(reason == (svm ? SVM_EXIT_HLT : EXIT_REASON_HLT)));
 }
 
+/* What others take for the end of an emulated instruction, whatever pvsync.mark is. */
+static void what_is_handled_in_registers(void)
+{
+	FOR_BOTH(amd) {
+		set_up(amd, PVSYNC_MARK_KVM);
+		vm.dirty_ring_size = 4096;	/* This concerns the mark alone. */
+		vcpu.arch.st.cache.memslot = NULL;
+		for (u32 reason = 0; reason < EXITS; reason++) {
+			vcpu.machine.exit = reason;
+			CHECK_EQ(pvsync_in_registers(&vcpu), listed(reason));
+			CHECK(!vcpu.arch.at_instruction_boundary);
+		}
+		set_up(amd, PVSYNC_MARK_HALT);
+		vcpu.machine.nested = true;
+		CHECK(!pvsync_in_registers(&vcpu));
+		set_up(amd, PVSYNC_MARK_HALT);
+		vcpu.machine.real_mode = true;
+		CHECK(!pvsync_in_registers(&vcpu));
+		/* The instruction is read again, through page tables. */
+		set_up(amd, PVSYNC_MARK_HALT);
+		nrips = false;
+		CHECK(pvsync_in_registers(&vcpu));
+		vcpu.machine.cpl = 3;
+		CHECK_EQ(pvsync_in_registers(&vcpu), !amd);
+	}
+}
+
 static void the_policy_of_the_vm_goes_first(void)
 {
 	set_up(true, PVSYNC_MARK_EXIT);
@@ -311,6 +338,7 @@ int main(void)
 	RUN_TEST(not_in_a_program_whose_instruction_is_read_again);
 	RUN_TEST(who_waits_for_a_kick_is_marked);
 	RUN_TEST(no_other_sleeper_is);
+	RUN_TEST(what_is_handled_in_registers);
 	RUN_TEST(the_policy_of_the_vm_goes_first);
 	RUN_TEST(what_kvm_says_stays);
 	return check_summary();

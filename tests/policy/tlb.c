@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A guest has its translations flushed by its host: arch/x86/kvm/pvsync/tlb.c. Which calls
- * are refused, what is noted with whom, and how it is flushed.
+ * are refused, what is noted with whom, how it is flushed, and who has to be awaited.
  */
 #define CONFIG_PVSYNC_KVM
 #define CONFIG_KVM_MAX_NR_VCPUS	256
@@ -45,6 +45,15 @@ bool boot_cpu_has(unsigned int feature)
 	return feature == X86_FEATURE_SVM && svm;
 }
 
+bool pvsync_in_registers(struct kvm_vcpu *vcpu)
+{
+	vcpu->machine.asked_about++;
+	return vcpu->machine.in_registers;
+}
+
+/* What the targets do between the request and the end of the wait for their interrupts. */
+static void (*meanwhile)(void);
+
 void kvm_make_vcpus_request_mask(struct kvm *kvm, unsigned int request, unsigned long *targets)
 {
 	CHECK(kernel_is_left());
@@ -52,6 +61,8 @@ void kvm_make_vcpus_request_mask(struct kvm *kvm, unsigned int request, unsigned
 	CHECK(kvm == &vm);
 	requests++;
 	memcpy(requested, targets, sizeof(requested));
+	if (meanwhile)
+		meanwhile();
 }
 
 static void set_up_vcpus(int nr)
@@ -62,6 +73,7 @@ static void set_up_vcpus(int nr)
 	memset(counted, 0, sizeof(counted));
 	memset(requested, 0, sizeof(requested));
 	requests = 0;
+	meanwhile = NULL;
 	svm = false;
 	this_cpu = 1;
 	vm.online_vcpus.counter = nr;
@@ -71,6 +83,7 @@ static void set_up_vcpus(int nr)
 		vcpus[i].kvm = &vm;
 		vcpus[i].vcpu_id = vcpus[i].vcpu_idx = i;
 		vcpus[i].arch.last_vmentry_cpu = this_cpu;
+		vcpus[i].arch.pvsync.tlb.settled = true;
 		lapics[i].vcpu = &vcpus[i];
 	}
 	for (int i = 0; i < VCPUS; i++)
@@ -111,6 +124,7 @@ static bool refused(u64 low, u64 high, u64 where, u64 what)
 	CHECK_EQ(counted[PVSYNC_tlb_refused], 1);
 	CHECK_EQ(counted[PVSYNC_tlb_calls], 1);
 	CHECK_EQ(counted[PVSYNC_tlb_ns], 0);
+	CHECK(!vm.arch.pvsync.shoots);
 	return true;
 }
 
@@ -141,6 +155,7 @@ static void unknown_names_are_refused(void)
 	CHECK(requested[0] == 1UL << 3);
 	ACCEPTED(0, 1, APIC(VCPUS - 1) - 64, 0);
 	CHECK(requested[0] == 1UL << (VCPUS - 1));
+	CHECK(vm.arch.pvsync.shoots);
 	REFUSED(0, 2, APIC(VCPUS - 1) - 64, 0);		/* The first one that is too high. */
 }
 
@@ -198,7 +213,7 @@ static void without_a_map_all_flush_everything(void)
 {
 	set_up_vcpus(TEST_VCPUS);
 	vm.arch.apic_map = NULL;
-	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, pages_at(0, 1), PAGE | PAGE_SHIFT), 0);
+	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, pages_at(0, 1), PAGE | PAGE_SHIFT), 2);
 	for (int i = 0; i < TEST_VCPUS; i++)
 		CHECK(test_bit(i, requested) && vcpus[i].arch.pvsync.tlb.all);
 	for (int i = TEST_VCPUS; i < KVM_MAX_VCPUS; i++)
@@ -207,7 +222,7 @@ static void without_a_map_all_flush_everything(void)
 	set_up_vcpus(TEST_VCPUS);
 	vm.arch.apic_map = NULL;
 	vm.online_vcpus.counter = 2;
-	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, 0, 0), 0);
+	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, 0, 0), 2);
 	CHECK(requested[0] == 3 && !vcpus[2].arch.pvsync.tlb.all);
 	/* A range that no address space has is refused all the same. */
 	set_up();
@@ -343,16 +358,241 @@ static void states_are_counted(void)
 	CHECK_EQ(counted[PVSYNC_tlb_halted], 1);
 }
 
+/* The vCPU with index 1, in the midst of an instruction that the host emulates. */
+static struct kvm_vcpu *set_up_emulating(void)
+{
+	struct kvm_vcpu *vcpu = &vcpus[1];
+
+	set_up();
+	vcpu->arch.pvsync.tlb.settled = false;
+	return vcpu;
+}
+
+static long awaited(void)
+{
+	return pvsync_tlb_shootdown(me, ONE, 0, 0, 0);
+}
+
+static void serve(void)
+{
+	pvsync_flush_tlb(&vcpus[1]);
+}
+
+/* Another vCPU has asked it too by the time that it serves, or after that. */
+static void ask_and_serve(void)
+{
+	meanwhile = NULL;
+	pvsync_tlb_shootdown(&vcpus[2], ONE, 0, 0, 0);
+	serve();
+}
+
+static void serve_and_ask(void)
+{
+	meanwhile = NULL;
+	serve();
+	CHECK_EQ(pvsync_tlb_shootdown(&vcpus[2], ONE, 0, 0, 0), ONE);
+}
+
+static void who_emulates_is_awaited(void)
+{
+	struct kvm_vcpu *vcpu = set_up_emulating();
+
+	CHECK_EQ(awaited(), ONE);
+	CHECK_EQ(counted[PVSYNC_tlb_awaited], 1);
+	/* Whether it runs or not. */
+	vcpu->mode = EXITING_GUEST_MODE;
+	CHECK_EQ(awaited(), ONE);
+	vcpu->mode = OUTSIDE_GUEST_MODE;
+	vcpu->ready = true;
+	CHECK_EQ(awaited(), ONE);
+	vcpu->ready = false;
+	vcpu->stat.generic.blocking = 1;	/* For a page of the host's, say. */
+	CHECK_EQ(awaited(), ONE);
+	for (int state = 0; state < 10; state++) {
+		vcpu->arch.mp_state = state;
+		CHECK_EQ(awaited(), state == KVM_MP_STATE_HALTED ? 0 : ONE);
+	}
+}
+
+static void who_has_served_the_request_is_not(void)
+{
+	set_up_emulating();
+	meanwhile = serve;
+	CHECK_EQ(awaited(), 0);
+	CHECK_EQ(counted[PVSYNC_tlb_awaited], 0);
+	/* An earlier one does not count. */
+	meanwhile = NULL;
+	CHECK_EQ(awaited(), ONE);
+	meanwhile = ask_and_serve;
+	CHECK_EQ(awaited(), 0);
+	meanwhile = serve_and_ask;
+	CHECK_EQ(awaited(), 0);
+}
+
+static void settle_now(void)
+{
+	vcpus[1].machine.requested = vcpus[1].machine.in_registers = true;
+	pvsync_left_guest(&vcpus[1]);
+}
+
+static void emulate_now(void)
+{
+	vcpus[1].arch.at_instruction_boundary = false;
+	vcpus[1].machine.in_registers = false;
+	pvsync_left_guest(&vcpus[1]);
+}
+
+static void stop_there(void)
+{
+	vcpus[1].arch.at_instruction_boundary = true;
+}
+
+/* What was so before the interrupts were taken does not matter. */
+static void who_is_between_two_instructions_is_not(void)
+{
+	struct kvm_vcpu *vcpu = set_up_emulating();
+
+	meanwhile = settle_now;
+	CHECK_EQ(awaited(), 0);
+	meanwhile = emulate_now;
+	CHECK_EQ(awaited(), ONE);
+	vcpu = set_up_emulating();
+	meanwhile = stop_there;
+	CHECK_EQ(awaited(), 0);
+	meanwhile = emulate_now;
+	CHECK_EQ(awaited(), ONE);
+	vcpu->arch.pvsync.tlb.settled = true;
+	meanwhile = NULL;
+	CHECK_EQ(awaited(), 0);
+}
+
+/* For the names 3, 23, 43, 63, 83 and 103. */
+static void names_are_folded(void)
+{
+	static const u64 bits[VCPUS] = {
+		1UL << 3, 1UL << 23, 1UL << 43, 1UL << 0, 1UL << 20, 1UL << 40,
+	};
+	u64 low = 1UL << APIC(0) | 1UL << APIC(1) | 1UL << APIC(2) | 1UL << APIC(3);
+	u64 high = 1UL << (APIC(4) - 64) | 1UL << (APIC(5) - 64);
+
+	for (unsigned int which = 0; which < 1U << VCPUS; which++) {
+		u64 expected = 0;
+
+		set_up();
+		for (unsigned int i = 0; i < VCPUS; i++) {
+			bool emulates = which & 1U << i;
+
+			vcpus[i].arch.pvsync.tlb.settled = !emulates;
+			if (emulates && i)	/* The caller is past it. */
+				expected |= bits[i];
+		}
+		CHECK_EQ(pvsync_tlb_shootdown(me, low, high, 0, 0), (long)expected);
+		CHECK_EQ(counted[PVSYNC_tlb_awaited], __builtin_popcountl(expected));
+	}
+	/* From a base on, and never negative. */
+	set_up_emulating();
+	CHECK_EQ(pvsync_tlb_shootdown(me, 1, 0, APIC(1), 0), 1);
+	set_up_emulating();
+	CHECK_EQ(pvsync_tlb_shootdown(me, 0, 1UL << 63, 0, 0), -KVM_EINVAL);
+	set_up();
+	map.phys_map[62] = map.phys_map[127] = &lapics[1];
+	map.max_apic_id = 127;
+	vcpus[1].arch.pvsync.tlb.settled = false;
+	CHECK_EQ(pvsync_tlb_shootdown(me, 1UL << 62, 0, 0, 0), 1L << 62);
+	CHECK_EQ(pvsync_tlb_shootdown(me, 0, 1UL << 63, 0, 0), 2);
+	vcpus[1].arch.pvsync.tlb.settled = true;
+	CHECK_EQ(pvsync_tlb_shootdown(me, 1UL << 62, 0, 0, 0), 0);
+}
+
+/* Each has the number of its own request, whatever the order of the names is. */
+static void serve_last(void)
+{
+	pvsync_flush_tlb(&vcpus[5]);
+}
+
+static void numbers_of_requests_are_not_mixed_up(void)
+{
+	set_up();
+	map.phys_map[APIC(1)] = &lapics[5];
+	map.phys_map[APIC(2)] = &lapics[4];
+	for (int i = 0; i < 3; i++)
+		pvsync_tlb_shootdown(me, 1UL << APIC(2), 0, 0, 0);
+	vcpus[4].arch.pvsync.tlb.settled = vcpus[5].arch.pvsync.tlb.settled = false;
+	meanwhile = serve_last;
+	CHECK_EQ(pvsync_tlb_shootdown(me, 1UL << APIC(1) | 1UL << APIC(2), 0, 0, 0),
+		 1L << APIC(2));
+}
+
+static bool settled_after(bool requested, bool in_registers)
+{
+	struct kvm_vcpu *vcpu = &vcpus[1];
+
+	vcpu->machine.requested = requested;
+	vcpu->machine.in_registers = in_registers;
+	vcpu->machine.asked_about = 0;
+	pvsync_left_guest(vcpu);
+	CHECK_EQ(vcpu->machine.asked_about, requested);
+	return vcpu->arch.pvsync.tlb.settled;
+}
+
+static void each_exit_is_looked_at_anew(void)
+{
+	for (int before = 0; before < 2; before++)
+	for (int requested = 0; requested < 2; requested++)
+	for (int in_registers = 0; in_registers < 2; in_registers++) {
+		set_up();
+		vcpus[1].arch.pvsync.tlb.settled = before;
+		CHECK_EQ(settled_after(requested, in_registers), requested && in_registers);
+	}
+}
+
+/* A thread that loses its CPU, in a VM that shoots and in one that does not. */
+static void who_loses_its_cpu_says_so(void)
+{
+	for (int before = 0; before < 2; before++)
+	for (int shoots = 0; shoots < 2; shoots++)
+	for (int in_registers = 0; in_registers < 2; in_registers++) {
+		set_up();
+		vm.arch.pvsync.shoots = shoots;
+		vcpus[1].arch.pvsync.tlb.settled = before;
+		vcpus[1].machine.in_registers = in_registers;
+		pvsync_settle_put(&vcpus[1]);
+		CHECK_EQ(vcpus[1].machine.asked_about, shoots);
+		CHECK_EQ(vcpus[1].arch.pvsync.tlb.settled, shoots ? in_registers : before);
+	}
+}
+
+static bool settled_in_its_call;
+
+static void look_at_me(void)
+{
+	settled_in_its_call = me->arch.pvsync.tlb.settled;
+}
+
+static void who_shoots_says_so(void)
+{
+	for (int in_registers = 0; in_registers < 2; in_registers++) {
+		set_up();
+		me->arch.pvsync.tlb.settled = !in_registers;
+		me->machine.in_registers = in_registers;
+		meanwhile = look_at_me;
+		CHECK_EQ(awaited(), 0);
+		CHECK_EQ(settled_in_its_call, in_registers);
+	}
+}
+
 static void when_it_is_offered(void)
 {
 	set_up();
 	for (int shootdown = 0; shootdown < 2; shootdown++)
 	for (int tdp = 0; tdp < 2; tdp++)
-	for (int user = 0; user < 2; user++) {
+	for (int user = 0; user < 2; user++)
+	for (int half = 0; half < 2; half++) {
 		pvsync_shootdown = shootdown;
 		tdp_enabled = tdp;
 		me->machine.apic_in_user_mode = user;
-		CHECK_EQ(pvsync_tlb_offered(me), shootdown && tdp && !user);
+		me->machine.code_of_32_bits = half;
+		CHECK_EQ(pvsync_tlb_offered(me), shootdown && tdp && !user && !half);
 	}
 }
 
@@ -368,6 +608,14 @@ int main(void)
 	RUN_TEST(pages_are_flushed_by_address_where_the_vcpu_was);
 	RUN_TEST(everything_is_flushed_otherwise);
 	RUN_TEST(states_are_counted);
+	RUN_TEST(who_emulates_is_awaited);
+	RUN_TEST(who_has_served_the_request_is_not);
+	RUN_TEST(who_is_between_two_instructions_is_not);
+	RUN_TEST(names_are_folded);
+	RUN_TEST(numbers_of_requests_are_not_mixed_up);
+	RUN_TEST(each_exit_is_looked_at_anew);
+	RUN_TEST(who_loses_its_cpu_says_so);
+	RUN_TEST(who_shoots_says_so);
 	RUN_TEST(when_it_is_offered);
 	return check_summary();
 }

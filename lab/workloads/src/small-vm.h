@@ -34,9 +34,9 @@
 /* See <linux/pvsync/abi.h>. */
 #define HC_FEATURES	0x70760000ul
 #define HC_HELP		0x70760001ul
-#define HC_TLB		0x70760002ul
 #define HC_ECS		0x70760003ul
 #define HC_GIVE_BACK	0x70760004ul
+#define HC_TLB		0x70760005ul
 #define ECS_COUNT	1ul
 #define ECS_FREE	2ul
 #define ECS_SILENT	3ul
@@ -51,8 +51,8 @@
 #define ECS_WAITER	(1ull << 48)
 #define ECS_BORROWED	(1ull << 63)
 #define TASK_MASK	((1ul << 30) - 1)
-#define FEATURE_TLB	2
-#define ALL_FEATURES	7
+#define FEATURE_TLB	8
+#define ALL_FEATURES	13
 /*
  * Interrupts enabled, though nobody sends any: under Bochs 2.7 a vCPU that is entered with
  * them disabled is not left for the host's either.
@@ -131,8 +131,8 @@ __asm__(".pushsection .rodata\n"
 	"	mov 32(%r8,%rbp), %rsi\n"
 	"	vmmcall\n"
 	"	xor %edi, %edi\n"		/* accepted */
-	"	cmp $7, %rax\n"
-	"	jbe 2f\n"
+	"	test %rax, %rax\n"		/* features, or vCPUs to await */
+	"	jns 2f\n"
 	"	mov $8, %edi\n"			/* refused */
 	"	cmp $-22, %rax\n"
 	"	je 2f\n"

@@ -21,6 +21,10 @@
 #define unlikely(x)		(x)
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, val)	(*(volatile __typeof__(x) *)&(x) = (val))
+#define smp_mb()		((void)0)
+#define smp_wmb()		((void)0)
+#define smp_load_acquire(p)	READ_ONCE(*(p))
+#define smp_store_release(p, val)	WRITE_ONCE(*(p), val)
 #define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
 #define EXPORT_SYMBOL_GPL(sym)	_Static_assert(sizeof(&(sym)), #sym)
 #define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
@@ -101,6 +105,7 @@ static unsigned long jiffies __attribute__((__unused__));
 #define BITS_PER_TYPE(type)	(sizeof(type) * 8)
 #define BITS_TO_LONGS(nr)	(((nr) + 63) / 64)
 #define BIT(nr)			(1UL << (nr))
+#define BIT_ULL(nr)		(1ULL << (nr))
 #define DECLARE_BITMAP(name, bits)	unsigned long name[BITS_TO_LONGS(bits)]
 
 static inline void __set_bit(unsigned long bit, unsigned long *map)
@@ -117,6 +122,15 @@ static inline void bitmap_set(unsigned long *map, unsigned int start, unsigned i
 {
 	while (nr--)
 		__set_bit(start++, map);
+}
+
+static inline unsigned int bitmap_weight(const unsigned long *map, unsigned int size)
+{
+	unsigned int weight = 0;
+
+	while (size--)
+		weight += test_bit(size, map);
+	return weight;
 }
 
 #define for_each_set_bit(bit, map, size)		\

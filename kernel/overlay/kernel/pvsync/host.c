@@ -204,6 +204,11 @@ module_param_named(shootdown, pvsync_shootdown, bool, 0644);
 bool pvsync_tlb_lost;
 EXPORT_SYMBOL_GPL(pvsync_tlb_lost);
 module_param_named(busted_shootdown, pvsync_tlb_lost, bool, 0644);
+
+/* Serve such a request, and let nobody wait for instructions that the host emulates. */
+bool pvsync_tlb_unawaited;
+EXPORT_SYMBOL_GPL(pvsync_tlb_unawaited);
+module_param_named(busted_await, pvsync_tlb_unawaited, bool, 0644);
 #endif
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB

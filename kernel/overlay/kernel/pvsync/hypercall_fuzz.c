@@ -117,6 +117,14 @@ static long share(struct rnd_state *rnd)
 	return kvm_hypercall4(PVSYNC_HC_ECS, a0, address(rnd), task, nesting);
 }
 
+/* Targets to await may be named; any number of them is as good as none. */
+static long shoot(u64 low, u64 high, u64 where, u64 what)
+{
+	long answer = kvm_hypercall4(PVSYNC_HC_TLB, low, high, where, what);
+
+	return answer > 0 ? 0 : answer;
+}
+
 /* A few pages for some of 64 CPUs, most of which there are not: right but for the sizes. */
 static long flush(struct rnd_state *rnd)
 {
@@ -124,9 +132,8 @@ static long flush(struct rnd_state *rnd)
 	u64 base = one_of(rnd, 4) ? 0 : one_of(rnd, 1024);
 	u64 start = one_of(rnd, 2) ? one_of(rnd, 1024) : random64(rnd) >> PAGE_SHIFT;
 
-	return kvm_hypercall4(PVSYNC_HC_TLB, one_of(rnd, 16), 0,
-			      (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT | base,
-			      start << PAGE_SHIFT | shifts[one_of(rnd, ARRAY_SIZE(shifts))]);
+	return shoot(one_of(rnd, 16), 0, (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT | base,
+		     start << PAGE_SHIFT | shifts[one_of(rnd, ARRAY_SIZE(shifts))]);
 }
 
 static long call(struct rnd_state *rnd)
@@ -140,10 +147,10 @@ static long call(struct rnd_state *rnd)
 		return kvm_hypercall1(PVSYNC_HC_GIVE_BACK, one_of(rnd, 4) ? 0 : any(rnd));
 	case 3:
 		/* Numbers that do not exist; those of KVM are not to be tested here. */
-		return kvm_hypercall4(PVSYNC_HC_GIVE_BACK + 1 + one_of(rnd, 0xff00), any(rnd),
+		return kvm_hypercall4(PVSYNC_HC_TLB + 1 + one_of(rnd, 0xff00), any(rnd),
 				      any(rnd), any(rnd), any(rnd));
 	case 4:
-		return kvm_hypercall4(PVSYNC_HC_TLB, any(rnd), any(rnd), any(rnd), any(rnd));
+		return shoot(any(rnd), any(rnd), any(rnd), any(rnd));
 	case 5:
 		return flush(rnd);
 	default:

@@ -6,13 +6,21 @@
  *   ipi	interrupts, as on hardware; the caller waits for every handler
  *   kvmtlb	KVM's own: as ipi, but CPUs that the host has marked as preempted
  *		flush when they run again, and are not waited for
- *   shoot4u	one hypercall; the host flushes, and nobody is waited for. After
- *		J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4
+ *   shoot4u	one hypercall; the host flushes, and nobody is waited for but CPUs of
+ *		which it may be emulating an instruction. After J. Ouyang, J. R. Lange and
+ *		H. Zheng, "Shoot4U", VEE 2016, section 4
  *   mixed	kvmtlb for CPUs that the host has marked as preempted, which costs a
  *		note in shared memory instead of an exit, and shoot4u for the rest
  *
  * A CPU that mixed finds marked, and that runs again before its note is made, gets
  * an interrupt and is waited for; it has just got its CPU.
+ *
+ * Emulated instructions. The host may have translated an address for an instruction of a
+ * CPU's that it emulates, and use it after the flush. Its answer names the CPUs that it does
+ * not know to be past that; they are interrupted, as with ipi or kvmtlb, whose handlers
+ * run in the guest only, once the instruction is over. A CPU that the host marks as preempted
+ * meanwhile need not be: the mark says that it is not in the midst of one. Nor need one that
+ * has switched to a kernel thread, since it has done so by a later instruction.
  *
  * With shoot4u the other CPUs do not run flush_tlb_func(), so none of their
  * bookkeeping in cpu_tlbstate changes. Why that is correct:
@@ -61,8 +69,9 @@
  * flush, global translations included. The host's flush spans all PCIDs, so that
  * invalidate_other is not needed. Flushes that come with other work for a CPU
  * (cpa_flush() of some pages, text_poke()) stay with interrupts, and so does that of vmalloc when
- * it puts a huge page in the place of a table (pud_free_pmd_page()), which it
- * frees at once: the interrupt waits for walkers that have interrupts disabled.
+ * it puts a huge page in the place of a table (pud_free_pmd_page(), pmd_free_pte_page()), which
+ * it frees at once: the interrupt waits for walkers that have interrupts disabled. Both say so,
+ * by pvsync_flush_freed_table().
  * KVM has no notes for kernel addresses: kvmtlb leaves them to interrupts.
  *
  * CPUs that come up have flushed all; CPUs that went down have left every address
@@ -114,8 +123,14 @@ static enum pvsync_tlb_mechanism mechanism __read_mostly;
 /* CPUs marked as preempted, for the duration of a flush by this one. */
 static DEFINE_PER_CPU(struct cpumask, marked_cpus);
 
+/* CPUs that the host has not said to be past what it emulates, for the duration of a flush. */
+static DEFINE_PER_CPU(struct cpumask, awaited_cpus);
+
 /* The kernel's own flush of kernel addresses is under way on this CPU, and being timed. */
 static DEFINE_PER_CPU(bool, stock_kernel_flush);
+
+/* This CPU flushes for a page table of kernel addresses that is freed at once. */
+static DEFINE_PER_CPU(bool, table_freed);
 
 static bool by_hypercall(enum pvsync_tlb_mechanism by)
 {
@@ -133,13 +148,24 @@ static enum pvsync_tlb_mechanism stock_mechanism(void)
  * @base: APIC ID of the first bit
  * @where: base and number of pages as the host wants them
  * @what: the pages as the host wants them
+ * @awaited: CPUs that the host's answers have named so far
  */
 struct group {
 	unsigned long	named[PVSYNC_TLB_TARGETS / BITS_PER_LONG];
 	u32		base;
 	u64		where;
 	u64		what;
+	struct cpumask	*awaited;
 };
+
+/* For a flush by this CPU, which stays here until it is over. */
+static struct group empty_group(void)
+{
+	struct group group = { .awaited = this_cpu_ptr(&awaited_cpus) };
+
+	cpumask_clear(group.awaited);
+	return group;
+}
 
 /* The answer that made this guest give up. */
 static long refusal;
@@ -161,6 +187,20 @@ static void give_up(long answer)
 	irq_work_queue(&shootdown_refused_work);
 }
 
+/* Bits of more than one CPU may be one in the answer: all of them are awaited then. */
+static void note_awaited(struct group *group, u64 answer)
+{
+	unsigned int n;
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		n = per_cpu(x86_cpu_to_apicid, cpu) - group->base;
+		if (n < PVSYNC_TLB_TARGETS && test_bit(n, group->named) &&
+		    answer & BIT_ULL(n % PVSYNC_TLB_AWAIT_BITS))
+			cpumask_set_cpu(cpu, group->awaited);
+	}
+}
+
 static bool ask_host(struct group *group)
 {
 	long answer;
@@ -169,10 +209,12 @@ static bool ask_host(struct group *group)
 		return true;
 	answer = kvm_hypercall4(PVSYNC_HC_TLB, group->named[0], group->named[1],
 				group->where | group->base, group->what);
-	if (answer) {
+	if (answer < 0) {
 		give_up(answer);
 		return false;
 	}
+	if (answer)
+		note_awaited(group, answer);
 	__pvsync_count(PVSYNC_tlb_hypercalls);
 	bitmap_zero(group->named, PVSYNC_TLB_TARGETS);
 	return true;
@@ -191,6 +233,11 @@ static bool name_cpu(struct group *group, int cpu)
 	}
 	__set_bit(id - base, group->named);
 	return true;
+}
+
+static void count_awaited(const struct group *group)
+{
+	__pvsync_add(PVSYNC_tlb_interrupted, cpumask_weight(group->awaited));
 }
 
 static void set_range(struct group *group, const struct flush_tlb_info *info)
@@ -217,7 +264,7 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 		    bool mixed)
 {
 	struct cpumask *marked = this_cpu_ptr(&marked_cpus);
-	struct group group = { };
+	struct group group = empty_group();
 	int cpu, me = smp_processor_id();
 
 	cpumask_clear(marked);
@@ -237,6 +284,10 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 		stock_flush(marked, info);
 	if (!ask_host(&group))
 		return false;
+	if (!cpumask_empty(group.awaited)) {
+		count_awaited(&group);
+		stock_flush(group.awaited, info);
+	}
 	if (cpumask_test_cpu(me, cpumask))
 		native_flush_tlb_multi(cpumask_of(me), info);
 	else
@@ -291,14 +342,18 @@ static void flush_kernel_here(unsigned long start, unsigned long end)
 	local_irq_restore(flags);
 }
 
+/* The host has flushed this CPU; it has come to take an interrupt in the guest. */
+static void is_in_guest(void *unused)
+{
+}
+
 /* Whether the host did it. Context: preemption disabled, interrupts enabled. */
 static bool shoot4u_kernel(unsigned long start, unsigned long end)
 {
-	struct group group = { };
+	struct group group = empty_group();
 	int cpu, me = smp_processor_id();
 
-	/* Less than a page: pud_free_pmd_page() and the like, see above. */
-	if (!by_hypercall(READ_ONCE(mechanism)) || end - start < PAGE_SIZE)
+	if (!by_hypercall(READ_ONCE(mechanism)) || __this_cpu_read(table_freed))
 		return false;
 	for_each_online_cpu(cpu) {
 		if (cpu != me && !name_cpu(&group, cpu))
@@ -306,6 +361,10 @@ static bool shoot4u_kernel(unsigned long start, unsigned long end)
 	}
 	if (!ask_host(&group))
 		return false;
+	if (!cpumask_empty(group.awaited)) {
+		count_awaited(&group);
+		smp_call_function_many(group.awaited, is_in_guest, NULL, true);
+	}
 	flush_kernel_here(start, end);
 	return true;
 }
@@ -354,6 +413,23 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 	}
 	preempt_enable();
 	return done;
+}
+
+/**
+ * __pvsync_flush_freed_table - flush kernel addresses of all CPUs for a table that is freed
+ * @addr: address that the table was for
+ *
+ * Left to the kernel's interrupts, which wait for walkers that have them disabled.
+ *
+ * Context: as flush_tlb_kernel_range(): interrupts enabled.
+ */
+void __pvsync_flush_freed_table(unsigned long addr)
+{
+	preempt_disable();
+	__this_cpu_write(table_freed, true);
+	flush_tlb_kernel_range(addr, addr + PAGE_SIZE - 1);
+	__this_cpu_write(table_freed, false);
+	preempt_enable();
 }
 
 #if IS_ENABLED(CONFIG_PVSYNC_TLB_CHECK)

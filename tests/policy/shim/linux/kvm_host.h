@@ -76,7 +76,9 @@ struct test_machine {
 	u32		exit;
 	u32		rcx;
 	unsigned int	cpl;
-	bool		nested, real_mode, apic_in_user_mode, interrupts_off, pcid;
+	bool		nested, real_mode, apic_in_user_mode, interrupts_off, pcid, code_of_32_bits;
+	bool		requested, in_registers;
+	unsigned int	asked_about;	/* Times that its last exit was. */
 	unsigned int	by_address, whole, whole_nested;
 	u64		last_address;
 };
@@ -116,6 +118,18 @@ static inline bool is_guest_mode(struct kvm_vcpu *vcpu)
 static inline bool is_protmode(struct kvm_vcpu *vcpu)
 {
 	return !vcpu->machine.real_mode;
+}
+
+static inline bool is_64_bit_hypercall(struct kvm_vcpu *vcpu)
+{
+	return !vcpu->machine.code_of_32_bits;
+}
+
+static inline bool kvm_test_request(unsigned int request, struct kvm_vcpu *vcpu)
+{
+	if (request != KVM_REQ_PVSYNC_TLB)
+		__builtin_trap();
+	return vcpu->machine.requested;
 }
 
 static inline bool lapic_in_kernel(struct kvm_vcpu *vcpu)

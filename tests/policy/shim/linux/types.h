@@ -11,6 +11,7 @@
 #include <linux/limits.h>
 
 typedef uint8_t u8;
+typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef uint32_t __u32;

@@ -15,14 +15,19 @@
  */
 #define PVSYNC_HC_FEATURES	0x70760000
 #define PVSYNC_HC_HELP		0x70760001
-#define PVSYNC_HC_TLB		0x70760002
 #define PVSYNC_HC_ECS		0x70760003
 #define PVSYNC_HC_GIVE_BACK	0x70760004
+#define PVSYNC_HC_TLB		0x70760005
 
 /* Returned by PVSYNC_HC_FEATURES. */
 #define PVSYNC_FEATURE_HELP	(1UL << 0)
-#define PVSYNC_FEATURE_TLB	(1UL << 1)
 #define PVSYNC_FEATURE_ECS	(1UL << 2)
+#define PVSYNC_FEATURE_TLB	(1UL << 3)
+
+/*
+ * Not to be used again: number 0x70760002 and feature 1, a flush whose caller was not told
+ * of targets in the midst of an instruction that the host emulates.
+ */
 
 /*
  * Arguments of PVSYNC_HC_TLB. All are in registers: there is no memory of the
@@ -33,8 +38,13 @@
  *         translations of the targets
  * a3:     bits 12..63 the first page, bits 0..11 log2 of the size of the pages;
  *         0 for all translations
+ *
+ * The answer, if it is not negative: bit n mod PVSYNC_TLB_AWAIT_BITS for the target of bit n
+ * if the host may be in the midst of an instruction of its, with addresses that it translated
+ * before the call. The caller has to wait until such a target has run an instruction more.
  */
 #define PVSYNC_TLB_TARGETS	128
+#define PVSYNC_TLB_AWAIT_BITS	63
 #define PVSYNC_TLB_PAGES_SHIFT	32
 #define PVSYNC_TLB_SIZE_MASK	0xfffUL
 

@@ -139,6 +139,7 @@ extern bool pvsync_tlb_asserted;
 
 #ifdef CONFIG_PVSYNC_BUSTED
 extern bool pvsync_tlb_lost;
+extern bool pvsync_tlb_unawaited;
 #endif
 
 /* Whether shootdowns are to be lost on purpose, in test builds only. */
@@ -146,6 +147,16 @@ static inline bool pvsync_busted_tlb(void)
 {
 #ifdef CONFIG_PVSYNC_BUSTED
 	return READ_ONCE(pvsync_tlb_lost);
+#else
+	return false;
+#endif
+}
+
+/* Whether callers are to be told on purpose that all targets are past emulation, likewise. */
+static inline bool pvsync_busted_await(void)
+{
+#ifdef CONFIG_PVSYNC_BUSTED
+	return READ_ONCE(pvsync_tlb_unawaited);
 #else
 	return false;
 #endif

@@ -46,7 +46,9 @@ struct pvsync_tlb_range {
  * @pages: sum of their pages
  * @ranges: the ranges
  * @asked: sequence number of the last request
- * @done: that of the last request that has been flushed
+ * @done: that of the last request that has been flushed; read without the lock
+ * @settled: nothing that is left to be done of the last exit uses an address of the guest's
+ *	page tables; written by the vCPU's thread, read by others without the lock
  * @returned: the highest one whose hypercall has returned
  */
 struct pvsync_tlb {
@@ -55,9 +57,10 @@ struct pvsync_tlb {
 	unsigned int		nr;
 	unsigned int		pages;
 	struct pvsync_tlb_range	ranges[PVSYNC_TLB_RANGES];
-#ifdef CONFIG_PVSYNC_DEBUG_TLB
 	u64			asked;
 	u64			done;
+	bool			settled;
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
 	atomic64_t		returned;
 #endif
 };
@@ -292,6 +295,7 @@ struct pvsync_epochs {
  * @aple_max: see there
  * @aple_step: see there
  * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
+ * @shoots: a vCPU of it has asked for a flush of others
  * @epochs: of its search for a window
  * @waiters_lock: guards @waiters; taken within run queue locks, never around them
  * @waiters: vCPUs that wait for a CPU
@@ -310,6 +314,7 @@ struct pvsync_vm {
 	u32		aple_max;
 	u32		aple_step;
 	u32		aple_epoch;
+	bool		shoots;
 
 	struct pvsync_epochs epochs;
 
@@ -330,6 +335,17 @@ void pvsync_flush_tlb(struct kvm_vcpu *vcpu);
 do {								\
 	if (kvm_check_request(KVM_REQ_PVSYNC_TLB, vcpu))	\
 		pvsync_flush_tlb(vcpu);				\
+} while (0)
+
+void pvsync_settle_exit(struct kvm_vcpu *vcpu);
+
+/* Out of the guest, interrupts disabled, and the vCPU's mode does not say so yet. */
+#define pvsync_left_guest(vcpu)						\
+do {									\
+	pvsync_assert_flushed(vcpu);					\
+	if ((vcpu)->arch.pvsync.tlb.settled ||				\
+	    kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu))			\
+		pvsync_settle_exit(vcpu);				\
 } while (0)
 
 int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
@@ -357,6 +373,7 @@ static inline int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *t
 }
 
 static inline void pvsync_service_tlb(struct kvm_vcpu *vcpu) { }
+static inline void pvsync_left_guest(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_candidate(struct kvm_vcpu *me) { }
 static inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void pvsync_vcpu_put(struct kvm_vcpu *vcpu) { }

@@ -6,6 +6,9 @@
 
 #include <linux/types.h>
 
+#include <asm/page.h>
+#include <asm/tlbflush.h>
+
 #ifdef CONFIG_PVSYNC_TLB
 
 #include <linux/jump_label.h>
@@ -13,6 +16,7 @@
 /* pvsync.tlb= has chosen something. */
 DECLARE_STATIC_KEY_FALSE(pvsync_tlb_key);
 bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
+void __pvsync_flush_freed_table(unsigned long addr);
 
 /**
  * pvsync_flush_tlb_kernel - flush kernel addresses of all CPUs, or let the kernel do it
@@ -29,11 +33,32 @@ static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigne
 	       __pvsync_flush_tlb_kernel(start, end);
 }
 
+/**
+ * pvsync_flush_freed_table - flush kernel addresses of all CPUs for a table that is freed at once
+ * @addr: address that the table was for
+ *
+ * Not by the host: who walks page tables with interrupts disabled must hold it off.
+ *
+ * Context: as flush_tlb_kernel_range(): interrupts enabled.
+ */
+static __always_inline void pvsync_flush_freed_table(unsigned long addr)
+{
+	if (static_branch_unlikely(&pvsync_tlb_key))
+		__pvsync_flush_freed_table(addr);
+	else
+		flush_tlb_kernel_range(addr, addr + PAGE_SIZE - 1);
+}
+
 #else
 
 static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 {
 	return false;
+}
+
+static __always_inline void pvsync_flush_freed_table(unsigned long addr)
+{
+	flush_tlb_kernel_range(addr, addr + PAGE_SIZE - 1);
 }
 
 #endif /* CONFIG_PVSYNC_TLB */

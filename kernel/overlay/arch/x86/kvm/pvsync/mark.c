@@ -173,19 +173,33 @@ static bool is_halt(u32 reason)
 	return reason == (boot_cpu_has(X86_FEATURE_SVM) ? SVM_EXIT_HLT : EXIT_REASON_HLT);
 }
 
-static bool harmless_exit(struct kvm_vcpu *vcpu, unsigned int mark)
+/* The reason of the last exit, if that is all that has to be looked at. */
+static bool get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 {
-	u32 reason, intr_info, error_code;
+	u32 intr_info, error_code;
 	u64 info1, info2;
 
-	if (is_guest_mode(vcpu) || !is_protmode(vcpu) || vcpu->kvm->dirty_ring_size ||
-	    !record_is_found(vcpu))
+	if (is_guest_mode(vcpu) || !is_protmode(vcpu))
 		return false;
-	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
-	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
-		return mark >= PVSYNC_MARK_HALT && waits_for_kick(vcpu) && is_halt(reason);
+	kvm_x86_call(get_exit_info)(vcpu, reason, &info1, &info2, &intr_info, &error_code);
+	return true;
+}
+
+static bool is_harmless(struct kvm_vcpu *vcpu, u32 reason)
+{
 	return boot_cpu_has(X86_FEATURE_SVM) ? harmless_svm(vcpu, reason) :
 					       harmless_vmx(vcpu, reason);
+}
+
+static bool harmless_exit(struct kvm_vcpu *vcpu, unsigned int mark)
+{
+	u32 reason;
+
+	if (vcpu->kvm->dirty_ring_size || !record_is_found(vcpu) || !get_exit(vcpu, &reason))
+		return false;
+	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
+		return mark >= PVSYNC_MARK_HALT && waits_for_kick(vcpu) && is_halt(reason);
+	return is_harmless(vcpu, reason);
 }
 
 /*
@@ -197,6 +211,23 @@ static bool length_is_certain(struct kvm_vcpu *vcpu)
 {
 	return !boot_cpu_has(X86_FEATURE_SVM) || kvm_cpu_cap_has(X86_FEATURE_NRIPS) ||
 	       !kvm_x86_call(get_cpl)(vcpu);
+}
+
+/**
+ * pvsync_in_registers - whether the last exit is handled in registers and physical memory
+ * @vcpu: the vCPU
+ *
+ * If so, nothing that its thread does until the next exit uses an address of the guest's page
+ * tables. The list is that of the marks, whatever pvsync.mark is. Xen's hypercalls do have
+ * such addresses; a VM that makes these does not come to those of pvsync, who asks.
+ *
+ * Context: thread of @vcpu, any.
+ */
+bool pvsync_in_registers(struct kvm_vcpu *vcpu)
+{
+	u32 reason;
+
+	return length_is_certain(vcpu) && get_exit(vcpu, &reason) && is_harmless(vcpu, reason);
 }
 
 static bool may_be_marked(struct kvm_vcpu *vcpu)

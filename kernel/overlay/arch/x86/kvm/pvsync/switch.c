@@ -5,6 +5,7 @@
 #include "count.h"
 #include "ecs.h"
 #include "spin.h"
+#include "tlb.h"
 
 /**
  * pvsync_vcpu_load - a vCPU's thread runs on a CPU
@@ -44,6 +45,7 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	pvsync_account_put(vcpu);
 	pvsync_cpu_wait_begins(vcpu);
 	pvsync_spin_waits(vcpu);
+	pvsync_settle_put(vcpu);
 	if (!vcpu->preempted) {
 		if (vcpu->scheduled_out)
 			pvsync_mark_halted(vcpu);

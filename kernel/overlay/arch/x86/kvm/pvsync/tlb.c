@@ -47,10 +47,55 @@
  * everything is flushed if that is not this one; a flush of everything is noted
  * in the vCPU's control block and done by the entry itself, wherever that is.
  *
- * An instruction of the target that the host emulates may have been translated
- * before the call and have its effect after it. KVM's own flush for preempted
- * vCPUs and Hyper-V's share this; instructions on memory of the guest are
- * hardly ever emulated, and to wait for them would be to wait for the scheduler.
+ * Instructions that the host emulates. The target's thread may have translated an
+ * address, or keep the one that an exit came with, and use it after the call:
+ *
+ *	caller					target's thread, emulating
+ *	------					--------------------------
+ *						address -> page
+ *	[guest] entry of the page table = none
+ *	shootdown(): it is OUTSIDE_GUEST_MODE
+ *	[guest] frees the page
+ *						writes to the page
+ *
+ * No flush helps, and to wait would be to wait for the scheduler here. So the
+ * answer says which targets are not known to be past that, and the guest sends those
+ * an interrupt and waits until they have taken it, which they do in the guest. A
+ * target is known to be past it if, after its request was made and the interrupts
+ * were taken, one of these is seen:
+ *
+ * - it has come to serve the request (done): it was on its way into the guest, and
+ *   whatever it emulated before is over;
+ * - its last exit is one of those that are handled in registers and physical memory
+ *   (settled): mark.c has the list, and says why. Only its own thread knows that. It
+ *   says so when it leaves the guest with a request to serve, when it loses its CPU, and
+ *   when it makes such a hypercall itself;
+ * - its last exit was for an interrupt of the host (at_instruction_boundary), by KVM's own
+ *   account, which its flush of preempted vCPUs rests on;
+ * - it has halted, which is the end of an instruction.
+ *
+ *	caller, shootdown()			target's thread
+ *	-------------------			---------------
+ *	[guest] entry of the page table = none
+ *						[S]   settled = true; likewise the others
+ *	[RmW] bit in requests			      MB, on entry; the guest runs
+ *	      MB				[S]   settled = false
+ *	[L]   mode: OUTSIDE_GUEST_MODE		      WMB
+ *	      or its interrupt is taken		[S]   mode = OUTSIDE_GUEST_MODE
+ *	      MB				      interrupts on
+ *	[L]   settled				[L]   entry of the page table, emulating
+ *
+ * settled, like the boundary and the halt, is taken back before the vCPU enters the
+ * guest or, at the latest, before anybody sees it outside again. If the caller's load
+ * still finds true, it is that of an exit of this kind after all that was emulated before;
+ * and there is MB, and the look at requests, between it and what is emulated next: that
+ * finds the new entry, and no exit comes with an address of the old one. If the vCPU
+ * was in the guest when the caller looked at its mode, what it left the guest with is
+ * known when the interrupt is taken: an exit that came just before, with an address from
+ * the old translation, is not settled.
+ *
+ * done is set under the lock, and released; the caller acquires it. What was asked for
+ * before is below it, what comes later above.
  *
  * What is flushed. By address only if no more than MAX_PAGES are asked for
  * until the target enters, the bound up to which Linux prefers single pages for
@@ -92,6 +137,7 @@
 #include "../x86.h"
 
 #include "count.h"
+#include "spin.h"
 #include "tlb.h"
 
 #define MAX_PAGES	33
@@ -99,16 +145,20 @@
 /**
  * struct shootdown - one hypercall
  * @range: what to flush; no pages for all
+ * @named: whose translations, as the guest has said
+ * @everybody: those of all vCPUs, as KVM has no map of APIC IDs
  * @targets: whose translations, by index of the vCPU
+ * @index: of the vCPU, for each bit in @named, unless it is everybody
  * @asked: sequence number of the request for each of the first bits in @targets;
- *	there are more of these only while KVM has no map of APIC IDs
+ *	there are more of these only if it is everybody
  */
 struct shootdown {
 	struct pvsync_tlb_range	range;
+	DECLARE_BITMAP(named, PVSYNC_TLB_TARGETS);
+	bool			everybody;
 	DECLARE_BITMAP(targets, KVM_MAX_VCPUS);
-#ifdef CONFIG_PVSYNC_DEBUG_TLB
+	u16			index[PVSYNC_TLB_TARGETS];
 	u64			asked[PVSYNC_TLB_TARGETS];
-#endif
 };
 
 /**
@@ -116,17 +166,18 @@ struct shootdown {
  * @vcpu: one of its vCPUs
  *
  * Not with shadow paging, where a flush has to bring KVM's page tables up to
- * date as well, and not without the interrupt controllers that name the vCPUs.
+ * date as well, not without the interrupt controllers that name the vCPUs, and
+ * not out of code of 32 bits, which would get half of the answer.
  *
- * Context: any.
+ * Context: thread of @vcpu.
  */
 bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 {
-	return READ_ONCE(pvsync_shootdown) && tdp_enabled && lapic_in_kernel(vcpu);
+	return READ_ONCE(pvsync_shootdown) && tdp_enabled && lapic_in_kernel(vcpu) &&
+	       is_64_bit_hypercall(vcpu);
 }
 
-#ifdef CONFIG_PVSYNC_DEBUG_TLB
-
+/* With the lock held. */
 static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
 {
 	tlb->asked++;
@@ -134,10 +185,7 @@ static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb
 		shot->asked[n] = tlb->asked;
 }
 
-static void note_done(struct pvsync_tlb *tlb)
-{
-	WRITE_ONCE(tlb->done, tlb->asked);
-}
+#ifdef CONFIG_PVSYNC_DEBUG_TLB
 
 /* What returns while nothing is asserted must not fail an assertion later. */
 static void note_returned(struct kvm *kvm, const struct shootdown *shot)
@@ -182,8 +230,6 @@ void pvsync_assert_flushed(struct kvm_vcpu *vcpu)
 
 #else
 
-static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb) { }
-static void note_done(struct pvsync_tlb *tlb) { }
 static void note_returned(struct kvm *kvm, const struct shootdown *shot) { }
 
 #endif /* CONFIG_PVSYNC_DEBUG_TLB */
@@ -268,7 +314,8 @@ void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
 	tlb->all = false;
 	tlb->nr = 0;
 	tlb->pages = 0;
-	note_done(tlb);
+	/* What this thread has emulated so far is seen by who sees this. */
+	smp_store_release(&tlb->done, tlb->asked);
 	tlb_unlock(tlb);
 
 	if (!todo.all && !todo.nr)
@@ -281,6 +328,48 @@ void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
 		kvm_x86_call(flush_tlb_guest)(vcpu);
 		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
 	}
+}
+
+static void settle(struct kvm_vcpu *vcpu, bool settled)
+{
+	WRITE_ONCE(vcpu->arch.pvsync.tlb.settled, settled);
+}
+
+/**
+ * pvsync_settle_exit - a vCPU has left the guest: what was said of its last exit is over
+ * @vcpu: the vCPU, still IN_GUEST_MODE
+ *
+ * Context: interrupts disabled, before the vCPU's mode says that it is outside.
+ */
+void pvsync_settle_exit(struct kvm_vcpu *vcpu)
+{
+	settle(vcpu, kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu) && pvsync_in_registers(vcpu));
+	/* Before the mode. */
+	smp_wmb();
+}
+
+/**
+ * pvsync_settle_put - a vCPU's thread loses its CPU, maybe in the midst of an instruction
+ * @vcpu: the vCPU
+ *
+ * Where nobody shoots, nobody asks.
+ *
+ * Context: thread of @vcpu, preemption disabled, before the vendor's part lets go of it.
+ */
+void pvsync_settle_put(struct kvm_vcpu *vcpu)
+{
+	if (READ_ONCE(vcpu->kvm->arch.pvsync.shoots))
+		settle(vcpu, pvsync_in_registers(vcpu));
+}
+
+/* Whether what the host has emulated for @target so far is over, see above. */
+static bool is_past(struct kvm_vcpu *target, u64 asked)
+{
+	const struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
+
+	return smp_load_acquire(&tlb->done) >= asked || READ_ONCE(tlb->settled) ||
+	       READ_ONCE(target->arch.at_instruction_boundary) ||
+	       READ_ONCE(target->arch.mp_state) == KVM_MP_STATE_HALTED;
 }
 
 /* What the target does now; it may do something else when this returns. */
@@ -336,16 +425,14 @@ static void target_all(struct kvm *kvm, struct shootdown *shot)
 {
 	bitmap_set(shot->targets, 0, atomic_read(&kvm->online_vcpus));
 	shot->range.pages = 0;
+	shot->everybody = true;
 }
 
-static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, struct shootdown *shot)
+static bool find_targets(struct kvm *kvm, u32 base, struct shootdown *shot)
 {
-	unsigned long named[] = { low, high };
 	struct kvm_apic_map *map;
 	bool all_known = true;
 	unsigned long i;
-
-	BUILD_BUG_ON(BITS_PER_TYPE(named) != PVSYNC_TLB_TARGETS);
 
 	rcu_read_lock();
 	map = rcu_dereference(kvm->arch.apic_map);
@@ -353,7 +440,7 @@ static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, struct sh
 		target_all(kvm, shot);
 		goto out;
 	}
-	for_each_set_bit(i, named, PVSYNC_TLB_TARGETS) {
+	for_each_set_bit(i, shot->named, PVSYNC_TLB_TARGETS) {
 		u64 id = (u64)base + i;
 		struct kvm_lapic *apic = NULL;
 
@@ -363,7 +450,8 @@ static bool find_targets(struct kvm *kvm, u64 low, u64 high, u32 base, struct sh
 			all_known = false;
 			break;
 		}
-		__set_bit(apic->vcpu->vcpu_idx, shot->targets);
+		shot->index[i] = apic->vcpu->vcpu_idx;
+		__set_bit(shot->index[i], shot->targets);
 	}
 out:
 	rcu_read_unlock();
@@ -390,6 +478,31 @@ static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 	}
 }
 
+/*
+ * The answer: who has to be awaited by the guest. If everybody has been asked, nobody knows whose
+ * the names are.
+ */
+static long not_past(struct kvm_vcpu *me, const struct shootdown *shot)
+{
+	unsigned long n, i;
+	u64 answer = 0;
+
+	/* After the requests and what came of them; done has an order of its own. */
+	smp_mb();
+	for_each_set_bit(i, shot->named, PVSYNC_TLB_TARGETS) {
+		if (!shot->everybody) {
+			struct kvm_vcpu *target = kvm_get_vcpu(me->kvm, shot->index[i]);
+
+			n = bitmap_weight(shot->targets, shot->index[i]);
+			if (target == me || is_past(target, shot->asked[n]))
+				continue;
+		}
+		answer |= BIT_ULL(i % PVSYNC_TLB_AWAIT_BITS);
+		pvsync_count_for(me, PVSYNC_tlb_awaited, 1);
+	}
+	return answer;
+}
+
 /* A clock, ns, that stands still while this thread waits for a CPU. */
 static u64 ran_until_now(void)
 {
@@ -413,25 +526,33 @@ static u64 ran_until_now(void)
  * Context: thread of @me, interrupts enabled; waits for other CPUs to take an
  * interrupt.
  *
- * Return: 0, or -KVM_EINVAL for a vCPU that does not exist or a range that no
- * address space has; nothing is flushed then. Who exists is not asked while KVM
- * has no map of the APIC IDs.
+ * Return: which targets the guest has to await, 0 for none; or -KVM_EINVAL for a
+ * vCPU that does not exist or a range that no address space has; nothing is flushed
+ * then. Who exists is not asked while KVM has no map of the APIC IDs.
  */
 long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what)
 {
-	struct shootdown shot = { };
+	struct shootdown shot = { .named = { low, high } };
 	u64 start = ran_until_now();
+	long answer;
+
+	BUILD_BUG_ON(BITS_PER_TYPE(shot.named) != PVSYNC_TLB_TARGETS);
 
 	pvsync_count_for(me, PVSYNC_tlb_calls, 1);
 	if (!parse_range(me, where, what, &shot.range) ||
-	    !find_targets(me->kvm, low, high, (u32)where, &shot)) {
+	    !find_targets(me->kvm, (u32)where, &shot)) {
 		pvsync_count_for(me, PVSYNC_tlb_refused, 1);
 		return -KVM_EINVAL;
 	}
+	if (!READ_ONCE(me->kvm->arch.pvsync.shoots))
+		WRITE_ONCE(me->kvm->arch.pvsync.shoots, true);
+	/* For who asks the same of this one meanwhile. */
+	settle(me, pvsync_in_registers(me));
 	ask_targets(me, &shot);
 	if (!pvsync_busted_tlb())
 		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);
 	note_returned(me->kvm, &shot);
+	answer = pvsync_busted_await() ? 0 : not_past(me, &shot);
 	pvsync_count_for(me, PVSYNC_tlb_ns, pvsync_time_of(start, ran_until_now(), 0));
-	return 0;
+	return answer;
 }
