@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from lab import kconfig, known, paths
+from lab import in_force, kconfig, known, paths
 from lab.decode import DecodeError, decode, read_toml, suggest
 from lab.errors import UsageError
 from lab.model import Experiment, Scheme, Workload
@@ -147,6 +147,7 @@ def check_scheme(scheme: Scheme, source: str) -> None:
     for argument in (*scheme.guest, *(scheme.neighbour or ())):
         if wrong := known.wrong_argument(argument):
             raise UsageError(f"{where}{wrong}.")
+    in_force.check_expect(scheme.expect, where)
     for name in scheme.refused:
         if name not in scheme.host:
             raise UsageError(f"{where}refused names '{name}', which host does not have.")

@@ -19,9 +19,10 @@ from lab import emulator, kconfig, kernel, machine_model, tools, tsc, userland
 from lab.control import Answer, Control, HostLost, Refused
 from lab.errors import LabError, UsageError
 from lab.machine import HostSpec, Machine
+from lab.parameters import parameter_file
 from lab.progress import Progress
 from lab.scratch import Scratch
-from lab.session import BOOT_LIMIT, parameter_file
+from lab.session import BOOT_LIMIT
 
 MEMORY = 2048
 """MiB of the host, besides what its kernel needs more than others."""

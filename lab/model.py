@@ -45,6 +45,8 @@ class Scheme:
     """Kernel variant of its guests, unless it is the experiment's."""
     boot_s: float = 0
     """Seconds that a boot of its guests may take, unless they have as many as others (0)."""
+    expect: dict[str, str] = field(default_factory=dict)
+    """What guests have in force that is not what they ask for, see `in_force`: on purpose."""
     refused: tuple[str, ...] = ()
     """Host parameters whose values are wrong on purpose, to see them refused."""
     test_only: bool = False
@@ -210,6 +212,8 @@ class Manifest:
     disturb_ms: int = 5000
     pin: bool = False
     guest_mem: int = Experiment.guest_mem
+    unproven: tuple[str, ...] = ()
+    """Labels of schemes whose guests' kernel does not tell what it has in force."""
     images: str = ""
     """Names of the host's and the guests' roots, which are hashes of what is in them."""
 

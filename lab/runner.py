@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from lab import backend as backends
-from lab import guest, images, kconfig, machine, machine_model, records, schedule, tsc
+from lab import guest, images, in_force, kconfig, machine, machine_model, records, schedule, tsc
 from lab.errors import UsageError
 from lab.images import Images
 from lab.machine import HostSpec
@@ -183,4 +183,5 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         reps=experiment.reps, boots=experiment.boots, baseline=labels[0],
         observe=experiment.observe, window_ms=experiment.window_ms,
         disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin,
-        guest_mem=experiment.guest_mem, images=files.images)
+        guest_mem=experiment.guest_mem, images=files.images,
+        unproven=in_force.unproven(experiment))

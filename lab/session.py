@@ -15,7 +15,17 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from lab import console, disturb, kconfig, observed, records, stalls, windows
+from lab import (
+    console,
+    disturb,
+    in_force,
+    kconfig,
+    observed,
+    parameters,
+    records,
+    stalls,
+    windows,
+)
 from lab.control import Answer, HostLost, Refused
 from lab.errors import LabError
 from lab.guest import GuestSpec, guest_command, guest_folder, guest_group
@@ -33,9 +43,6 @@ SETTLE = 30.0
 """Seconds for the guests to get ready, and for them to stop."""
 HOST_WORK = PurePosixPath("/run/pvsync")
 HOST_QEMU = ("/usr/bin/qemu-system-x86_64",)
-PARAMETERS = "/sys/module/{module}/parameters"
-OWN = "vm."
-"""Prefix of a host parameter that is the VM's own."""
 
 Note = Callable[[str], None]
 
@@ -43,13 +50,6 @@ Note = Callable[[str], None]
 def guest_name(label: str, index: int) -> str:
     """Name of the scheme's guest number `index`, fit for a file name."""
     return f"{label.replace(':', '~')}-{index}"
-
-
-def parameter_file(name: str) -> str:
-    """File of a host parameter; "module.name" names another module's."""
-    module, dot, rest = name.partition(".")
-    folder = PARAMETERS.format(module=module if dot else "pvsync")
-    return f"{folder}/{rest if dot else name}"
 
 
 def guest_memory(experiment: Experiment) -> int:
@@ -109,7 +109,7 @@ class Session:
         self._vcpu_limit = VCPU_LIMIT * slowdown
         self._settle = SETTLE * slowdown
         self._restore_limit = disturb.RESTORE_LIMIT * slowdown
-        self._defaults: dict[str, str] = {}
+        self._parameters = parameters.Parameters()
         self._groups = False
         self.dropped = 0
         """Guests that failed in runs of this boot."""
@@ -282,9 +282,11 @@ class Session:
             absent = [name for name in names if name not in self._live]
             if absent:
                 return self.invalid(planned, attempt, f"guest {absent[0]} did not boot")
-            self._apply(scheme, names)
+            self._parameters.apply(self.machine.control, scheme, names)
             self._setup(names, workload)
             self.machine.control.call("switch", run=names)
+            if wrong := self._not_in_force(scheme, names):
+                return self.invalid(planned, attempt, wrong)
             self._snapshot(names, planned.run_id(attempt), "before")
             with stalls.watch(self.spec.backend) as watch:
                 answer = self.machine.control.call(
@@ -295,6 +297,7 @@ class Session:
             if not any(note["error"] for note in answer["guests"].values()):
                 left = [name for name in names if "killed" not in answer["guests"][name]]
                 self._snapshot(left, planned.run_id(attempt), "after")
+                wrong = self._not_in_force(scheme, left)
             self.machine.control.call("switch", run=[])
         except Refused as refusal:
             for name in names:
@@ -302,6 +305,8 @@ class Session:
                     self._drop(name, self._look(name) or str(refusal))
             return self.invalid(planned, attempt, str(refusal))
         record = self._judge(planned, attempt, names, answer)
+        if wrong and record.valid:
+            record = replace(record, valid=False, reason=wrong)
         return replace(record, stalled=watch.stalled)
 
     def _setup(self, names: list[str], workload: Workload) -> None:
@@ -371,7 +376,7 @@ class Session:
                 (observed.vm_file(self._live[name].folder), windows.GRANTED))]
             asked["watch"] = {"files": files, "interval": self.experiment.window_ms / 1e3}
         if self.experiment.disturb:
-            folder = PARAMETERS.format(module="pvsync")
+            folder = parameters.PARAMETERS.format(module="pvsync")
             asked["disturb"] = disturb.request(self.experiment, run_id, names, folder,
                                                 self._restore_limit)
         return asked
@@ -388,24 +393,24 @@ class Session:
                 folder.mkdir(parents=True, exist_ok=True)
                 records.write(folder / file, text.encode())
 
-    def _apply(self, scheme: Scheme, guests: list[str]) -> None:
-        """Write the scheme's host parameters; others get back what they had."""
-        control = self.machine.control
-        for name in {*scheme.host, *self._defaults}:
-            own = name.startswith(OWN)
-            if not own and name not in self._defaults:
-                self._defaults[name] = control.read_file(parameter_file(name)).decode().strip()
-            try:
-                if own:
-                    for guest in guests:
-                        control.call("tune", name=guest, parameter=name.removeprefix(OWN),
-                                     value=scheme.host[name])
-                else:
-                    control.write_file(parameter_file(name),
-                                       scheme.host.get(name, self._defaults[name]))
-            except Refused as refusal:
-                raise Refused(f"host parameter {name} of scheme {scheme.name}"
-                              f" cannot be set: {refusal}") from None
+    def _not_in_force(self, scheme: Scheme, names: list[str]) -> str:
+        """Why these guests and their host are not what is to be measured, or nothing."""
+        changed = in_force.TAKEN_BACK if "offers" in self.experiment.disturb else ()
+        if not {"parameters", "offers"} & {*self.experiment.disturb}:
+            folders = {name: self._live[name].folder for name in names}
+            if wrong := self._parameters.wrong(self.machine.control, scheme, folders):
+                return wrong
+        told = self._everywhere(names, "in-force", in_force.COMMAND, self._settle)
+        for name in names:
+            arguments = self._live[name].spec.args
+            asked = in_force.wanted(arguments, self.experiment.vcpus, scheme.expect)
+            text = base64.b64decode(told[name]["out"]).decode(errors="replace")
+            wrong = in_force.reason(name, in_force.mismatches(asked, text, changed)
+                                    if in_force.tells(scheme.variant or self.experiment.variant)
+                                    else in_force.unknown(arguments))
+            if wrong:
+                return wrong
+        return ""
 
     def _judge(self, planned: PlannedRun, attempt: int, names: list[str],
                answer: Answer) -> RunRecord:

@@ -18,6 +18,7 @@ from lab import (
     epochs,
     flushes,
     histogram,
+    in_force,
     observed,
     parse,
     preemptions,
@@ -136,7 +137,8 @@ def load(directory: Path) -> Results:
                 manifest.observe is not False or manifest.window_ms > 0)
         for run in runs.records
     )
-    warnings = runs.warnings + boots.warnings + stalls.warnings(runs.records)
+    warnings = (runs.warnings + boots.warnings + stalls.warnings(runs.records)
+                + in_force.warnings(manifest))
     return Results(directory, manifest, figures, boots.records, warnings)
 
 

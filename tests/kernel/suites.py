@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lab import host, selftests
 from lab.control import Control, Refused
-from lab.session import parameter_file
+from lab.parameters import parameter_file
 
 (ABI,) = selftests.OWN
 SHORT = (

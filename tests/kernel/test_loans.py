@@ -16,8 +16,9 @@ import pytest
 from lab import observed
 from lab.counters import pairs
 from lab.guest import guest_group
+from lab.parameters import parameter_file
 from lab.preemptions import KINDS
-from lab.session import Session, parameter_file
+from lab.session import Session
 from tests.kernel.conftest import Host
 
 GUEST = "pvqspinlock-0"

@@ -9,7 +9,7 @@ once and at random.
 import pytest
 
 from lab.control import Control
-from lab.session import parameter_file
+from lab.parameters import parameter_file
 from tests.kernel.conftest import Host, meminfo
 from tests.kernel.monitors import check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS

@@ -13,8 +13,8 @@ import pytest
 
 from lab import host, kconfig, selftests
 from lab.machine import Machine
+from lab.parameters import parameter_file
 from lab.progress import Silent
-from lab.session import parameter_file
 from tests.kernel import suites
 from tests.kernel.suites import ABI, OFF, ON, SHORT, Verdict
 

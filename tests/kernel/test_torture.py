@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lab import cpu_waits, disturb, observed, stalls
+from lab.parameters import parameter_file
 from lab.schedule import PlannedRun
-from lab.session import Session, parameter_file
+from lab.session import Session
 from tests.kernel.conftest import (
     HERE,
     NOISE,

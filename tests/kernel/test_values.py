@@ -9,7 +9,7 @@ import pytest
 from lab import backend, disturb
 from lab.control import Control, Refused
 from lab.known import Value
-from lab.session import parameter_file
+from lab.parameters import parameter_file
 from tests.kernel.conftest import HERE, Host, Lab
 
 GUEST = "pvqspinlock-0"

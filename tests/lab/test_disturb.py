@@ -149,7 +149,7 @@ def parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for name in (*disturb.HOST, *disturb.OFFERS):
         (folder / name).write_text(f"{name}\n")
-    monkeypatch.setattr("lab.session.PARAMETERS", str(folder))
+    monkeypatch.setattr("lab.parameters.PARAMETERS", str(folder))
     return folder
 
 

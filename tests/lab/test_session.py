@@ -133,7 +133,7 @@ def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
     """Also where no boot resets it, and the last scheme has set them."""
     parameter = tmp_path / "extend"
     parameter.write_text("off\n")
-    monkeypatch.setattr("lab.session.parameter_file", lambda name: str(parameter))
+    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: str(parameter))
     what = experiment(f"cat {parameter}; echo; echo Time: 1.5; sleep 0.3")
     what = replace(what, schemes=(replace(what.schemes[0], host={"extend": "ecs"}),))
     assert go(what, spec, tmp_path / "out")
@@ -515,7 +515,9 @@ def test_snapshots_surround_the_round_of_running_guests(
     what = replace(counting(kernel, a=""), reps=2)
     assert go(what, spec, tmp_path)
     asked = requests(tmp_path)
-    around = ["switch", "before", "before", "exec", "round", "after", "after", "exec", "switch"]
+    proof = ["in-force", "in-force"]
+    around = ["switch", *proof, "before", "before", "exec", "round", "after", "after", "exec",
+              *proof, "switch"]
     places = [i for i in range(len(asked)) if asked[i:i + len(around)] == around]
     assert len(places) == len(records.runs(tmp_path))
     assert (kernel / "lock_stat").read_text() == "1\n"

@@ -75,6 +75,22 @@ def monitored(request: dict[str, Any]) -> dict[str, str] | list[dict[str, int]]:
     return {"status": "completed"}
 
 
+def in_force() -> str:
+    """What the kernel's file says; fake_force=NAME:VALUE,... is what it has instead."""
+    words = " ".join(sys.argv).split()
+    given = dict(word.removeprefix("pvsync.").split("=", 1) for word in words
+                 if word.startswith("pvsync.") and "=" in word)
+    told = {"lock": "qspinlock" if "nopvspin" in words else "pvqspinlock", "tau": "off",
+            "halt_spins": "off", "help": "off", "tlb": "kvmtlb", "ecs": "off",
+            "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs"} | given
+    told["ecs_record"] = "none" if told["ecs"] == "off" else "taken"
+    told["tau"] = given.get("tau", "2000" if told["lock"].endswith("pmt") else "off")
+    for pair in filter(None, option(r"fake_force=(\S+)").split(",")):
+        name, _, value = pair.partition(":")
+        told[name] = value
+    return "\n".join(f"{name} {value}" for name, value in told.items() if value)
+
+
 class Agent:
     def __init__(self, stream: socket.socket, mode: str) -> None:
         self.lines = stream.makefile("rw")
@@ -110,6 +126,8 @@ class Agent:
             verb, tag, *rest = line.split()
             if verb in ("exec", "prepare"):
                 self.command = base64.b64decode(rest[0]).decode()
+            if verb == "exec" and tag == "in-force":
+                self.command = f"echo '{in_force()}'"
             if verb == "exec" and (self.mode, tag) == ("mute", "after"):
                 continue
             if verb == "exec":
