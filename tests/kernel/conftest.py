@@ -165,6 +165,66 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     return boot
 
 
+PARAMETERS = "grep -r . /sys/module/pvsync/parameters /sys/kernel/debug/kvm/*-*/pvsync"
+NOT_SET = re.compile(r"/(counters|epochs|cpu_waits|\w*measured\w*)[:/]")
+"""What changes by itself."""
+
+
+def parameters(session: Session) -> list[str]:
+    """The values of all host parameters, the VM's own among them."""
+    _status, said = session.machine.control.run("sh", "-c", PARAMETERS)
+    found = sorted(line for line in said.splitlines() if not NOT_SET.search(line))
+    assert any("/parameters/mark:" in line for line in found), said
+    return found
+
+
+@pytest.fixture(scope="session")
+def common(host: Host) -> Iterator[Session]:
+    """One host for all tests that need no kernel or arguments of their own, with one stock guest.
+
+    Tests that have it come last, so that no other host is up beside it. Each takes it by
+    `shared`.
+    """
+    with host("hostile.toml", "test") as session:
+        yield session
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The common host during one test, or the tests of one module."""
+
+    session: Session
+    read: int
+    """Bytes that its console had before."""
+
+    def console(self) -> str:
+        """What the host has said since."""
+        return self.session.machine.console_text()[self.read:].decode(errors="replace")
+
+
+@contextmanager
+def borrowed(session: Session) -> Iterator[Shared]:
+    """The common host; what is changed in it has to be taken back, and nothing may be wrong."""
+    before = parameters(session)
+    assert session.machine.trouble() == ""
+    yield Shared(session, len(session.machine.console_text()))
+    session.machine.control.call("switch", run=[])
+    assert parameters(session) == before
+    assert session.machine.trouble() == ""
+
+
+@contextmanager
+def written(session: Session, path: str, value: str) -> Iterator[None]:
+    """A host's file has this value meanwhile."""
+    control = session.machine.control
+    before = control.read_file(path).decode().strip()
+    control.write_file(path, value)
+    try:
+        yield
+    finally:
+        control.write_file(path, before)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=int, metavar="SECONDS", help="length of the long checks")
 
@@ -178,4 +238,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     soak = config.getoption("--soak") is not None
     left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    kept = [item for item in items if item not in left_out]
+    items[:] = sorted(kept, key=lambda item: "common" in getattr(item, "fixturenames", ()))

@@ -19,7 +19,7 @@ from lab.guest import guest_group
 from lab.parameters import parameter_file
 from lab.preemptions import KINDS
 from lab.session import Session
-from tests.kernel.conftest import Host
+from tests.kernel.conftest import Host, borrowed, written
 
 GUEST = "pvqspinlock-0"
 VCPUS = 4
@@ -35,12 +35,14 @@ THREADS = ("-smp", "cores=1,threads=2")
 """QEMU's arguments for a host whose two CPUs are one core."""
 TICK_US = 4000
 """The kernels of the lab have 250 ticks a second."""
-SLEEPER = """
-import time
+ENOUGH = "/run/enough"
+SLEEPER = f"""
+import os, time
 end = time.monotonic() + 60
-while time.monotonic() < end:
+while time.monotonic() < end and not os.path.exists("{ENOUGH}"):
     time.sleep(0.002)
 """
+"""Wakes up 500 times a second, until there is a file."""
 COOKIE = """
 import ctypes
 import sys
@@ -100,28 +102,23 @@ def lender(host: Host, *arguments: str, variant: str = "test",
            qemu: tuple[str, ...] = ()) -> Iterator[Session]:
     """A host, booted with these, that lends to its guest."""
     with host("hostile.toml", variant, *arguments, qemu=qemu) as opened:
-        opened.machine.control.write_file(parameter_file("extend"), "ecs")
-        opened.machine.control.call("switch", run=[GUEST])
-        yield opened
+        with lending(opened):
+            yield opened
         assert opened.machine.trouble() == ""
 
 
-@pytest.fixture(scope="module")
-def session(host: Host) -> Iterator[Session]:
-    with lender(host) as opened:
-        yield opened
-
-
 @contextmanager
-def written(session: Session, path: str, value: str) -> Iterator[None]:
-    """A host's file has this value meanwhile."""
-    control = session.machine.control
-    before = control.read_file(path).decode().strip()
-    control.write_file(path, value)
-    try:
+def lending(session: Session) -> Iterator[None]:
+    """The host lends, and the guest runs, meanwhile."""
+    with written(session, parameter_file("extend"), "ecs"):
+        session.machine.control.call("switch", run=[GUEST])
         yield
-    finally:
-        control.write_file(path, before)
+
+
+@pytest.fixture(scope="module")
+def session(common: Session) -> Iterator[Session]:
+    with borrowed(common), lending(common):
+        yield common
 
 
 @contextmanager
@@ -208,6 +205,8 @@ def test_real_time_tasks_wait_for_no_loan(session: Session) -> None:
                       "python3", "-c", SLEEPER], timeout=90) for cpu in ("0", "1")]
     busy = lent(session)
     assert not any(sleeper.done() for sleeper in sleepers)
+    session.machine.control.write_file(ENOUGH, "")
+    assert [sleeper.result(60)["status"] for sleeper in sleepers] == [0, 0]
     assert busy.granted > 0 and busy.denied > quiet.denied + 200, (quiet, busy)
 
 

@@ -6,11 +6,14 @@ away in each way there is and looks what the host makes of it, vm-memory-storm d
 once and at random.
 """
 
+from contextlib import ExitStack
+
 import pytest
 
 from lab.control import Control
 from lab.parameters import parameter_file
-from tests.kernel.conftest import Host, meminfo
+from lab.session import Session
+from tests.kernel.conftest import Host, borrowed, meminfo, written
 from tests.kernel.monitors import check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS
 
@@ -36,23 +39,29 @@ def check_storm(control: Control, seconds: int, seed: int) -> None:
     assert lost < storm_counts(said)["pages given back"] * PAGE // 2, said
 
 
-def check_host(host: Host, variant: str, seconds: int) -> None:
-    with host("hostile.toml", variant) as session:
-        control = session.machine.control
+def check_host(session: Session, seconds: int) -> None:
+    control = session.machine.control
+    with ExitStack() as meanwhile:
         for name, value in POLICIES.items():
-            control.write_file(parameter_file(name), value)
+            meanwhile.enter_context(written(session, parameter_file(name), value))
         check_each_way(*control.run(CHECK, timeout=300))
         check_storm(control, seconds, seed=1)
-        assert session.machine.trouble() == ""
-        log = session.machine.console_text().decode(errors="replace")
-        assert log.count("pvsync:") <= 10, log
 
 
-def test_memory_goes_away(host: Host) -> None:
-    check_host(host, "test", 10)
+def check_log(log: str) -> None:
+    assert log.count("pvsync:") <= 10, log
+
+
+def test_memory_goes_away(common: Session) -> None:
+    with borrowed(common) as shared:
+        check_host(common, 10)
+        check_log(shared.console())
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("variant", ["test", *VARIANTS])
 def test_memory_goes_away_for_long(host: Host, variant: str, length: int) -> None:
-    check_host(host, variant, min(length, LONGEST))
+    with host("hostile.toml", variant) as session:
+        check_host(session, min(length, LONGEST))
+        assert session.machine.trouble() == ""
+        check_log(session.machine.console_text().decode(errors="replace"))
