@@ -261,6 +261,20 @@ def _check(experiment: Experiment, where: str) -> None:
         raise UsageError(f"{where}: kill takes several VMs, and workloads with a neighbour.")
     for workload in experiment.workloads:
         _check_timeout(workload, f"{where}: the timeout")
+    _check_share(experiment, where)
+
+
+def _check_share(experiment: Experiment, where: str) -> None:
+    """UsageError unless those that share guests differ in the parameters of all VMs alone."""
+    for name in experiment.share:
+        _pick(name, schemes(), "scheme", f"{where}: share")
+    found = [scheme for scheme in experiment.schemes if scheme.name in experiment.share]
+    for scheme in found:
+        alike = (scheme.guest, scheme.cpu, scheme.neighbour, scheme.variant) == (
+            found[0].guest, found[0].cpu, found[0].neighbour, found[0].variant)
+        if not alike or any(name.startswith("vm.") for name in scheme.host):
+            raise UsageError(f"{where}: {scheme.label} cannot share the guests of"
+                             f" {found[0].label}: they, or their VMs, are others.")
 
 
 def _check_variant(name: str, where: str) -> None:

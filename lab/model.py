@@ -113,6 +113,14 @@ class Experiment:
     """When a guest is killed or restored at the latest, since its measured part began."""
     pin: bool = False
     """Whether vCPU i of each guest runs on pCPU i alone, counted round."""
+    share: tuple[str, ...] = ()
+    """Schemes that differ in the host alone, whose runs the guests of the first of them make.
+    For tests: what a run leaves in a guest is there in the next one."""
+
+    def owner(self, label: str) -> str:
+        """The label of the scheme whose guests make the runs of this one."""
+        shared = [s.label or s.name for s in self.schemes if s.name in self.share]
+        return shared[0] if label in shared else label
 
     def guest_variants(self) -> tuple[str, ...]:
         """Kernel variants for guests: the experiment's first, then those of schemes, once each."""

@@ -56,7 +56,8 @@ def host_memory(experiment: Experiment) -> int:
 
     Guests are saved to files in half of its memory.
     """
-    guests = len(experiment.schemes) * max(experiment.vms)
+    owners = {experiment.owner(scheme.label or scheme.name) for scheme in experiment.schemes}
+    guests = len(owners) * max(experiment.vms)
     more = kconfig.variant(experiment.host_variant or experiment.variant).memory
     saved = max(experiment.vms) if "restore" in experiment.disturb else 0
     return (HOST_MEMORY + more + guests * (guest_memory(experiment) + GUEST_OVERHEAD)

@@ -159,7 +159,8 @@ class Session:
 
     def boot_all(self) -> None:
         """Boot every guest of the experiment, as many at a time as there are CPUs."""
-        names = [(label, i) for i in range(max(self.experiment.vms)) for label in self._schemes]
+        owners = dict.fromkeys(map(self.experiment.owner, self._schemes))
+        names = [(label, i) for i in range(max(self.experiment.vms)) for label in owners]
         for at in range(0, len(names), self.spec.pcpus):
             batch = names[at:at + self.spec.pcpus]
             self._note(f"booting guests {at + 1}-{at + len(batch)} of {len(names)}")
@@ -276,9 +277,10 @@ class Session:
     def run(self, planned: PlannedRun, attempt: int) -> RunRecord:
         """Make one try at a run; raises HostLost, and nothing else for what guests do."""
         scheme, workload = self._schemes[planned.scheme], self._workloads[planned.workload]
-        names = [guest_name(planned.scheme, i) for i in range(planned.vms)]
+        owner = self.experiment.owner(planned.scheme)
+        names = [guest_name(owner, i) for i in range(planned.vms)]
         try:
-            self._boot((planned.scheme, i) for i in range(planned.vms))
+            self._boot((owner, i) for i in range(planned.vms))
             absent = [name for name in names if name not in self._live]
             if absent:
                 return self.invalid(planned, attempt, f"guest {absent[0]} did not boot")

@@ -191,6 +191,23 @@ def test_tied_vcpus_of_an_experiment(tmp_path: Path) -> None:
     assert config.experiment("ecs-fairness", Overrides(pin=True)).pin
 
 
+def test_schemes_that_share_guests(tmp_path: Path) -> None:
+    """Only where they differ in the parameters of all VMs alone."""
+    file = tmp_path / "mine.toml"
+    shared = 'schemes = ["pmt", "ple-kvm", "hvs"]\nshare = ["ple-kvm", "hvs", "ple-off"]'
+    file.write_text(EXPERIMENT.replace('schemes = ["ticket", "pmt"]', shared))
+    found = config.experiment(str(file))
+    assert [found.owner(label) for label in ("pmt", "ple-kvm", "hvs")] == [
+        "pmt", "ple-kvm", "ple-kvm"]
+    for share in ('["pmt", "ticket"]', '["pmt", "nope"]'):
+        message = broken_experiment(tmp_path, "vms =", f"share = {share}\nvms =")
+        assert "cannot share the guests" in message or "there is no scheme 'nope'" in message
+    own = 'schemes = ["ple-kvm", "apples-own"]'
+    message = broken_experiment(tmp_path, 'schemes = ["ticket", "pmt"]',
+                                f'{own}\nshare = ["ple-kvm", "apples-own"]')
+    assert "apples-own cannot share the guests of ple-kvm" in message
+
+
 def test_other_guests_may_have_other_arguments() -> None:
     schemes = config.schemes()
     alike, first, others = (schemes[name] for name in (

@@ -114,6 +114,24 @@ def test_what_breaks_one_lane_stops_all(spec: HostSpec, tmp_path: Path,
     assert len(list((tmp_path / "boots").iterdir())) < 4
 
 
+def test_schemes_share_guests(spec: HostSpec, tmp_path: Path,
+                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three do: fewer boots, runs of each with its own parameters, and their outputs."""
+    parameter = tmp_path / "extend"
+    parameter.write_text("off\n")
+    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: str(parameter))
+    what = experiment(f"cat {parameter}; echo; echo Time: 1.5; sleep 0.3", a="", b="", c="",
+                      vms=(1,))
+    a, b, c = what.schemes
+    what = replace(what, schemes=(a, b, replace(c, host={"extend": "ecs"})), share=("a", "c"))
+    out = tmp_path / "out"
+    assert go(what, spec, out)
+    assert {boot.guest for boot in records.boots(out) if boot.guest} == {"a-0", "b-0"}
+    said = {run.scheme: (out / run.guests[0].output).read_text().split()[0]
+            for run in records.runs(out) if run.valid}
+    assert said == {"a": "off", "b": "off", "c": "ecs"}
+
+
 def test_a_scheme_has_a_limit_for_its_boots(spec: HostSpec, tmp_path: Path) -> None:
     """Its guest, silent on purpose, is given up long before others would be."""
     what = experiment(good="", silent="noboot", vms=(1,), repeats=0)
