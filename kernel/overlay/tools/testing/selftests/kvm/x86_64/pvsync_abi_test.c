@@ -29,6 +29,7 @@
 #define BEYOND		(1UL << 52)	/* no guest-physical address */
 #define EINVAL_ANSWER	((uint64_t)-KVM_EINVAL)
 #define ENOSYS_ANSWER	((uint64_t)-KVM_ENOSYS)
+#define RETIRED		0x70760002	/* a flush that told nobody whom to await */
 #define PATTERN		0xa5
 #define WATCHED_MS	300
 
@@ -50,7 +51,8 @@ static const struct call calls[] = {
 	CALL(PVSYNC_HC_FEATURES, 1, 0, 0, 0, EINVAL_ANSWER),
 	CALL(PVSYNC_HC_FEATURES - 1, 0, 0, 0, 0, ENOSYS_ANSWER),
 	CALL(PVSYNC_HC_TLB + 1, 0, 0, 0, 0, ENOSYS_ANSWER),
-	CALL(PVSYNC_HC_FEATURES + 2, 1, 0, 0, 0, ENOSYS_ANSWER),	/* One that is no more. */
+	CALL(RETIRED, 0, 0, 0, 0, ENOSYS_ANSWER),
+	CALL(RETIRED, 1, 0, 0, 0, ENOSYS_ANSWER),
 	CALL(0x7076ffff, 0, 0, 0, 0, ENOSYS_ANSWER),
 	CALL(0x7076, 0, 0, 0, 0, ENOSYS_ANSWER),
 
@@ -156,11 +158,19 @@ static void *rival(void *unused)
 
 static unsigned int answered, wrong;
 
+static bool right(const struct call *call, uint64_t answer)
+{
+	/* Targets, of which the first 63 have a bit each, may be named as to be awaited. */
+	if (call->nr == PVSYNC_HC_TLB && !call->answer)
+		return !(answer & ~call->args[0]);
+	return answer == call->answer;
+}
+
 static void check_answer(uint64_t i, uint64_t answer)
 {
 	TEST_ASSERT(i < ARRAY_SIZE(calls), "call %lu of %lu", i, ARRAY_SIZE(calls));
 	answered++;
-	if (answer == calls[i].answer)
+	if (right(&calls[i], answer))
 		return;
 	wrong++;
 	pr_info("%s answers %ld, not %ld\n", calls[i].name, (long)answer, (long)calls[i].answer);
