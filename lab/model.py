@@ -395,6 +395,10 @@ class Cell:
     """Largest over smallest of the per-VM medians."""
     p_value: float | None = None
     """Of the difference from the baseline, after correction; None if untested."""
+    min: float | None = None
+    max: float | None = None
+    bimodal: bool = False
+    """Whether the values have two modes, see `modes`."""
     observed: Observed | None = None
     """None when the experiment did not observe, and without valid runs."""
     disturbed: dict[str, int] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from lab import (
     flushes,
     histogram,
     in_force,
+    modes,
     observed,
     parse,
     preemptions,
@@ -226,6 +227,9 @@ def _cell(
         invalid_runs=invalid[(scheme.label, workload.name, vms)],
         spread=stats.spread(values),
         fairness=_fairness(runs),
+        min=min(values, default=None),
+        max=max(values, default=None),
+        bimodal=modes.bimodal(values),
         observed=_observed(results.observations(scheme.label, workload.name, vms),
                            parts(scheme, workload, vms)),
         disturbed=dict(sum((Counter(run.run.disturbed) for run in runs), Counter[str]())),
@@ -314,7 +318,7 @@ def _with_baseline(cell: Cell, base: Cell, p: float) -> Cell:
     return replace(
         cell,
         vs_baseline=cell.median / base.median - 1,
-        significant=p < stats.ALPHA,
+        significant=p < stats.ALPHA and modes.may_have_star(cell, base),
         p_value=p,
     )
 

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import counters, flushes, observed, preemptions, stats
+from lab import counters, flushes, footer, modes, observed, preemptions
 from lab.model import Cell, FlushTimes, Observed, Workload
 from lab.observed import Observation
 from lab.summary import Summary
@@ -140,7 +140,7 @@ def cell_text(cell: Cell) -> str:
         parts.append(f" ± {100 * cell.spread:.0f} %")
     if cell.vs_baseline is not None:
         parts.append(f"  ({percent(cell.vs_baseline)})")
-    return "".join(parts) + ("*" if cell.significant else "")
+    return "".join(parts) + modes.MARK * cell.bimodal + "*" * cell.significant
 
 
 def speedup(cell: Cell, reference: Cell) -> float | None:
@@ -404,8 +404,8 @@ def notes(summary: Summary) -> list[str]:
     m = summary.results.manifest
     lines = [
         f"Cell: median ± half the inter-quartile range (difference from {m.baseline}).",
-        _star_note(summary),
-        _count_note(summary),
+        footer.star_note(summary),
+        footer.count_note(summary),
     ]
     if 1 in m.vms:
         lines.append(
@@ -413,7 +413,8 @@ def notes(summary: Summary) -> list[str]:
         )
     lines += _observed_notes(summary)
     lines += _disturbed_notes(summary)
-    lines += _invalid_notes(summary)
+    lines += footer.invalid_notes(summary)
+    lines += modes.notes(summary.cells)
     lines += [f"Warning: {warning}." for warning in summary.results.warnings]
     if not summary.valid:
         lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
@@ -441,75 +442,6 @@ def _observed_notes(summary: Summary) -> list[str]:
     did = ", and ".join(text for name, text in OBSERVED.items() if name in what)
     return [f"Observed: the guests {did}; compare only with runs that were observed too."] \
         if did else []
-
-
-def _star_note(summary: Summary) -> str:
-    if not summary.comparisons:
-        return "Nothing was compared with the baseline."
-    plural = "comparison" if summary.comparisons == 1 else "comparisons"
-    text = f"* significant: {stats.TEST} ({summary.comparisons} {plural}). {_alike(summary)}"
-    most = max(len(cell.values) for cell in summary.cells)
-    if most < summary.smallest_n:
-        text += (
-            f" No star is possible here: it takes {summary.smallest_n} values a cell,"
-            f" and no cell has more than {most}."
-        )
-    return text
-
-
-def _alike(summary: Summary) -> str:
-    """What runs of one boot have to do with stars."""
-    m = summary.results.manifest
-    if summary.alikeness is not None:
-        return (f"Runs of one boot are alike by {summary.alikeness:.2f} (0: not at all, 1: the"
-                " same), for which p is corrected.")
-    if m.reps == 1:
-        return "Each run is of a boot of its own."
-    return ("All runs are of one boot, and what its guests have by chance is in every difference:"
-            " a star says less than with several (--boots).")
-
-
-def _count_note(summary: Summary) -> str:
-    m = summary.results.manifest
-    wanted = m.reps * m.boots
-    counts = Counter(len(cell.values) for cell in summary.cells)
-    asked = f"{m.reps} in each of {m.boots} host {'boot' if m.boots == 1 else 'boots'}"
-    if len(counts) == 1:
-        (n,) = counts
-        return f"n = {n} valid runs a cell ({asked} wanted)."
-    short = [
-        f"{cell.scheme}/{cell.workload}/{cell.vms} VMs has {len(cell.values)}"
-        for cell in summary.cells
-        if len(cell.values) < wanted
-    ]
-    text = f"n = {min(counts)} to {max(counts)} valid runs a cell ({asked} wanted)"
-    return text + (f"; too few: {', '.join(short)}." if short else ".")
-
-
-def _invalid_notes(summary: Summary) -> list[str]:
-    results, lines = summary.results, []
-    invalid = results.invalid()
-    if invalid:
-        lines.append(
-            f"{len(invalid)} of {len(results.runs)} runs were invalid and are in no figure:"
-            f" {_reasons([run.reason for run in invalid])}."
-        )
-    for kind in ("host", "guest"):
-        boots = [boot for boot in results.boots if bool(boot.guest) == (kind == "guest")]
-        failed = [boot.reason for boot in boots if not boot.ok]
-        if failed:
-            lines.append(
-                f"{len(failed)} of {len(boots)} {kind} boots failed: {_reasons(failed)}."
-            )
-    return lines
-
-
-def _reasons(reasons: list[str], most: int = 5) -> str:
-    counted = Counter(reason.rstrip(".: ") for reason in reasons).most_common()
-    shown = [f"{reason} ({count})" if count > 1 else reason for reason, count in counted[:most]]
-    if len(counted) > most:
-        shown.append(f"and {len(counted) - most} other reasons")
-    return "; ".join(shown)
 
 
 def render(summary: Summary) -> list[RenderableType]:
