@@ -153,6 +153,9 @@ static void lockstep_run_cpu(CPUState *cpu, int64_t start, int64_t end)
             bql_unlock();
             cpu_exec_step_atomic(cpu);
             bql_lock();
+        } else if (r == EXCP_HLT || r == EXCP_HALTED) {
+            /* Also after a triple fault, when it does not look idle. */
+            break;
         }
     }
 }

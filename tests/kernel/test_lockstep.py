@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Virtual time of the emulator, by a firmware that is a whole machine's program."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab import emulator
+
+SOURCE = Path(__file__).with_name("lockstep.S")
+LIMIT = 60.0
+"""Seconds of the machine's own time for what takes less than one on an idle machine."""
+TIMES = 100_000
+EMPTY = 2 * TIMES + 3
+"""ns of an empty loop: its two instructions, and three beside it, each takes 1."""
+QUANTUM = 2000
+"""Mean ns of a round unless told."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one CPU says."""
+
+    ns: int
+    """By its own counter, from before its work until after."""
+    found: int
+    """Sum of the numbers that it got of the shared counter, modulo 2^32."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a machine says."""
+
+    ns: int
+    """Until all CPUs were done, and the first one saw it."""
+    spent: list[Spent]
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs the firmware on CPUs in lockstep, or as `icount` says; what each CPU says."""
+    folder = tmp_path_factory.mktemp("firmware")
+    made = emulator.prepare()
+
+    def machine(work: str, cpus: int = 1, *, icount: str = "lockstep=on,seed=1",
+                charges: str = "") -> Said:
+        rom, said = folder / f"{work}.bin", folder / "said"
+        if not rom.exists():
+            subprocess.run(["gcc", "-m32", "-c", f"-DWORK={work}", f"-DTIMES={TIMES}",
+                            str(SOURCE), "-o", str(folder / "rom.o")], check=True)
+            subprocess.run(["ld", "-melf_i386", "-Ttext=0", "--oformat=binary",
+                            str(folder / "rom.o"), "-o", str(rom)], check=True)
+        subprocess.run(
+            [*made.command(), "-nodefaults", "-no-user-config", "-display", "none",
+             "-no-reboot", "-M", "q35", "-accel", "tcg,thread=single",
+             "-icount", f"shift=0,sleep=off,{icount}", "-cpu", f"qemu64{charges}",
+             "-smp", str(cpus), "-m", "16M", "-bios", str(rom), "-serial", f"file:{said}"],
+            check=True, timeout=LIMIT)
+        total, *lines = said.read_text().splitlines()
+        return Said(int(total, 16), [Spent(*(int(word, 16) for word in line.split()))
+                                     for line in lines])
+
+    return machine
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 8, 16])
+def test_busy_cpus_take_the_time_of_one(run: Run, cpus: int) -> None:
+    """Each alike to the ns, however many; and all of them within a few quanta."""
+    said = run("COMPUTE", cpus)
+    assert said.spent == [Spent(EMPTY, 0)] * cpus
+    assert EMPTY < said.ns < EMPTY + 4 * QUANTUM
+
+
+def test_plain_icount_shares_the_time(run: Run) -> None:
+    """What lockstep is for; and that the patches leave it alone."""
+    said = run("COMPUTE", 4, icount="align=off")
+    assert len(said.spent) == 4
+    assert said.ns > 4 * EMPTY
+
+
+@pytest.mark.parametrize(("work", "charge", "ns"), [
+    ("PAUSES", "", 1), ("PAUSES", ",x-charge-pause=60", 61),
+    ("FLUSH", "", 1), ("FLUSH", ",x-charge-flush=500", 501),
+    ("PAUSES", ",x-charge-pause=30000", 30001),  # many times a quantum
+])
+def test_charges_are_exact(run: Run, work: str, charge: str, ns: int) -> None:
+    """Alone, and beside others that are charged as well."""
+    for cpus in (1, 3):
+        assert run(work, cpus, charges=charge).spent == [Spent(EMPTY + TIMES * ns, 0)] * cpus
+
+
+def test_interleaving_depends_on_the_seed_alone(run: Run) -> None:
+    first, again, other = (run("SHARE", 3, icount=f"lockstep=on,seed={seed}")
+                           for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    total = sum(range(3 * TIMES)) % 2**32
+    assert all(sum(spent.found for spent in said.spent) % 2**32 == total
+               for said in (first, other))
+
+
+@pytest.mark.parametrize(("icount", "said"), [
+    ("lockstep=on,quantum=0", "quantum must be 1 to 1000000000 ns"),
+    ("quantum=5", "quantum and seed need lockstep=on"),
+    ("seed=5", "quantum and seed need lockstep=on"),
+    ("sleep=on,lockstep=on", "lockstep=on needs sleep=off and a fixed shift"),
+    ("rr=record,rrfile=/dev/null,lockstep=on", "lockstep=on and rr are incompatible"),
+])
+def test_what_does_not_fit_is_refused(icount: str, said: str) -> None:
+    done = subprocess.run(
+        [*emulator.prepare().command(), "-M", "none", "-display", "none",
+         "-accel", "tcg", "-icount", f"shift=0,sleep=off,{icount}"],
+        capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_charges_need_lockstep() -> None:
+    done = subprocess.run(
+        [*emulator.prepare().command(), "-M", "q35", "-nodefaults", "-display", "none",
+         "-accel", "tcg", "-cpu", "qemu64,x-charge-pause=60"],
+        capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode != 0
+    assert "x-charge-* need -icount lockstep=on" in done.stderr
