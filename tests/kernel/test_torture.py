@@ -262,11 +262,11 @@ def test_guests_are_restored(lab: Lab) -> None:
 
 def test_a_guest_is_restored_where_nothing_is_offered(host: Host) -> None:
     """It was saved where all is: each mechanism says once that it is off, and all goes on."""
-    with host("restored.toml", "test", schemes=("guest-all",),
+    with host("restored.toml", "test", schemes=("guest-all-taken-back",),
               command=BESIDE.format(seconds=22), timeout_s=120.0) as session:
         refusal = session.machine.control.submit("exec", argv=["sh", "-c", REFUSE], timeout=120)
         (workload,) = session.experiment.workloads
-        run = session.run(PlannedRun(0, 0, "guest-all", workload.name, 1), 0)
+        run = session.run(PlannedRun(0, 0, "guest-all-taken-back", workload.name, 1), 0)
         assert run.valid and refusal.result()["status"] == 0, (run, refusal)
         (guest,) = run.guests
         output = (session.out / guest.output).read_text()
