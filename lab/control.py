@@ -16,9 +16,13 @@ from typing import Any
 
 from lab.decode import read_json
 from lab.errors import LabError
+from lab.steer import Steer, SteerError
 
 ANSWER_GRACE = 30.0
 """Seconds that hostd's answer may come later than the operation's own limit."""
+
+SAID_S = 60.0
+"""Seconds that a line of a host which stands still already may take to be read."""
 
 Answer = dict[str, Any]
 
@@ -40,9 +44,15 @@ class Control:
     """
 
     def __init__(self, stream: socket.socket, log: Path,
-                 why_lost: Callable[[], str] = lambda: "", wall: float = 1.0) -> None:
+                 why_lost: Callable[[], str] = lambda: "", wall: float = 1.0,
+                 steer: Steer | None = None) -> None:
         self._stream = stream
         self._wall = wall
+        self._steer = steer
+        self._unsent: list[bytes] = []
+        """Requests that a host which stands still gets when one of them is waited for."""
+        self._holds = threading.Semaphore(0)
+        """How often hostd has said that it stops its machine, and was not heard yet."""
         self._why_lost = why_lost
         self._log = log.open("a", encoding="utf-8")
         self._pending: dict[int, Future[Answer]] = {}
@@ -56,6 +66,11 @@ class Control:
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
+    @property
+    def steered(self) -> bool:
+        """Whether the host stands still except while somebody waits for an answer."""
+        return self._steer is not None
+
     def submit(self, op: str, **arguments: Any) -> Future[Answer]:
         """Send a request; the future holds the answer, HostLost or Refused."""
         future: Future[Answer] = Future()
@@ -68,11 +83,17 @@ class Control:
             self._pending[ident] = future
             line = json.dumps({"id": ident, "op": op, **arguments})
             self._note(">", line)
-            try:
-                self._stream.sendall(line.encode() + b"\n")
-            except OSError as error:
-                raise HostLost(self._reason()) from error
+            self._unsent.append(line.encode() + b"\n")
+            if self._steer is None:
+                self._send()
         return future
+
+    def _send(self) -> None:
+        try:
+            self._stream.sendall(b"".join(self._unsent))
+        except OSError as error:
+            raise HostLost(self._reason()) from error
+        self._unsent.clear()
 
     def call(self, op: str, *, timeout: float = 60.0, patience: float = 0.0,
              **arguments: Any) -> Answer:
@@ -86,11 +107,35 @@ class Control:
 
     def wait(self, future: Future[Answer], seconds: float, what: str) -> Answer:
         """The answer, or HostLost when none came within `seconds` of the host."""
+        if self._steer is not None:
+            self._let_run(self._steer, future, seconds * self._wall)
         try:
             return future.result(seconds * self._wall)
         except FutureTimeout:
             raise HostLost(
                 f"the host was silent for {seconds:.0f} s after it was asked to {what}") from None
+
+    def settle(self, seconds: float) -> None:
+        """Wait until a host in virtual time stands still, as it does after it has come up."""
+        if self._steer is not None and not (
+                self._steer.wait(seconds * self._wall) and self._holds.acquire(timeout=SAID_S)):
+            raise HostLost(self._reason())
+
+    def _let_run(self, steer: Steer, future: Future[Answer], wall: float) -> None:
+        """Send what is unsent, let the host run until it has nothing left to do, and again."""
+        end = time.monotonic() + wall
+        try:
+            while not future.done() and (left := end - time.monotonic()) > 0:
+                with self._lock:
+                    self._send()
+                steer.resume(self._stream)
+                if not steer.wait(left):
+                    return
+                while not (future.done() or self._lost or self._holds.acquire(timeout=0.1)):
+                    pass
+        except SteerError as error:
+            if not future.done():
+                raise HostLost(self._why_lost() or str(error)) from error
 
     def read_file(self, path: str, offset: int = 0) -> bytes:
         """The bytes of a host's file from `offset` on; empty when missing."""
@@ -114,6 +159,8 @@ class Control:
     def close(self) -> None:
         """Close the channel; hostd takes that as the order to end."""
         self._closing = True
+        if self._steer is not None:
+            self._steer.close()
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()
@@ -159,6 +206,9 @@ class Control:
             return
         if body.get("event") == "up" and not self.up.done():
             self.up.set_result(body)
+            return
+        if body.get("event") == "hold":
+            self._holds.release()
             return
         with self._lock:
             ident = body.get("id")

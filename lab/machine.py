@@ -21,6 +21,7 @@ from lab.images import GuestFiles
 from lab.machine_model import MachineModel
 from lab.model import Backend
 from lab.scratch import Scratch
+from lab.steer import Steer
 
 HOST_ARGS = (
     "console=ttyS0", "root=/dev/vda", "rootfstype=erofs", "ro",
@@ -37,6 +38,10 @@ EMULATED_CPU = ("qemu64,+svm,+npt,+x2apic,+rdtscp,+popcnt,+ssse3,+sse4.1,+sse4.2
 """No extended state (XSAVE) and few other features: see docs/results/nested-lab.md."""
 VIRTUAL_BEGIN = "2026-01-01T00:00:00"
 """What the clock of a host in virtual time says when it starts."""
+HOLD = "lab.hold=1"
+"""Makes hostd stop its machine whenever it has nothing to do, see `steer`."""
+STEER = "steer"
+"""The monitor's socket for that."""
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 STATE_LIMIT = 30.0
@@ -88,7 +93,8 @@ def virtual(model: MachineModel, seed: int) -> list[str]:
     """QEMU's arguments for CPUs in lockstep; nothing of the machine it runs on goes in."""
     return ["-accel", "tcg,thread=single,tb-size=1024", "-icount", model.icount(seed),
             "-cpu", f"{EMULATED_CPU},{model.cpu()}",
-            "-seed", str(seed), "-rtc", f"base={VIRTUAL_BEGIN},clock=vm"]
+            "-seed", str(seed), "-rtc", f"base={VIRTUAL_BEGIN},clock=vm",
+            "-device", "pvpanic", "-action", "panic=pause"]
 
 
 def accelerator(backend: Backend) -> list[str]:
@@ -105,12 +111,15 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
                 "-device", f"virtio-blk-pci,drive={name}"]
     guests = [word for one in spec.guests for word in (
         *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
-    cpus = virtual(spec.model, spec.seed) if spec.model else accelerator(spec.backend)
+    cpus, kernel = accelerator(spec.backend), (*HOST_ARGS, *spec.args)
+    if spec.model:
+        cpus = [*virtual(spec.model, spec.seed), "-qmp", f"unix:{run}/{STEER},server=on,wait=off"]
+        kernel += (HOLD,)
     return [
         *spec.emulator, "-name", "pvsync-host", "-nodefaults", "-no-user-config",
         "-display", "none", "-no-reboot", "-M", "q35", *cpus,
         "-smp", str(spec.pcpus), "-m", f"{spec.memory}M",
-        "-kernel", str(spec.kernel), "-append", " ".join((*HOST_ARGS, *spec.args)),
+        "-kernel", str(spec.kernel), "-append", " ".join(kernel),
         *disk("host", spec.image), *guests,
         "-serial", f"file:{logs}/host-console.log",
         "-device", "virtio-serial-pci",
@@ -185,8 +194,10 @@ class Machine:
                 argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,
                 preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call, no lock taken)
         stream = self._accept(listener, timeout) if listener else self._connect(timeout)
+        steer = Steer(self.run / STEER) if self.spec.model else None
         self._control = Control(stream, self.logs / "host-control.log", self.why_lost,
-                                pace.wall(self.spec))
+                                pace.wall(self.spec), steer)
+        self._control.settle(timeout)
         hello = self._control.wait(self._control.up, timeout, "boot")
         self.seconds = time.monotonic() - began
         return hello

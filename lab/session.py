@@ -204,10 +204,11 @@ class Session:
     def _booted(self, name: str, future: Future[Answer], limit: float) -> Answer:
         """What the host says of a boot; Refused as soon as the guest's console tells of a fault.
 
-        A kernel that has one may hang, and the limit is made for slow machines.
+        A kernel that has one may hang, and the limit is made for slow machines. Nobody looks at a
+        host that stands still while the lab does.
         """
         left = limit
-        while left > 0 and not wait_for([future], LOOK_S).done:
+        while left > 0 and not self.machine.control.steered and not wait_for([future], LOOK_S).done:
             left -= LOOK_S
             if trouble := self._look(name):
                 self._live[name].seconds = limit - left

@@ -28,6 +28,12 @@ from disturb import Disturber
 from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put
 
 VERSION = 1
+PVPANIC = 0x505
+"""I/O port of QEMU's device that pauses the machine when it is written to."""
+LOOK_S = 0.001
+"""For a request that has come already to be read, before this machine is stopped."""
+AGAIN_S = 1.0
+"""After it was let go on for nothing."""
 
 
 class Daemon:
@@ -345,6 +351,23 @@ async def open_port(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
+async def idle_until(read: asyncio.Task[bytes], closing: asyncio.Task[Any],
+                     running: set[asyncio.Task[None]], writer: asyncio.StreamWriter) -> None:
+    """Stop this machine while there is nothing to read and nothing runs, see the lab's steer.py."""
+    first = True
+    while not (read.done() or closing.done()):
+        patience = None if running else LOOK_S if first else AGAIN_S
+        first = bool(running)
+        await asyncio.wait({read, closing, *running}, timeout=patience,
+                           return_when=asyncio.FIRST_COMPLETED)
+        if not (read.done() or closing.done() or running):
+            writer.write(json.dumps({"event": "hold"}).encode() + b"\n")
+            await writer.drain()
+            with Path("/dev/port").open("r+b", buffering=0) as port:
+                port.seek(PVPANIC)
+                port.write(b"\1")
+
+
 async def serve(args: argparse.Namespace) -> None:
     """Answer requests until `quit` or the end of the channel."""
     daemon = Daemon(Path(args.work))
@@ -357,6 +380,8 @@ async def serve(args: argparse.Namespace) -> None:
     closing = asyncio.create_task(daemon.closing.wait())
     while not daemon.closing.is_set():
         read = asyncio.create_task(reader.readline())
+        if args.hold:
+            await idle_until(read, closing, running, writer)
         await asyncio.wait({read, closing}, return_when=asyncio.FIRST_COMPLETED)
         if not read.done():
             read.cancel()
@@ -375,6 +400,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Starts guests for the pvsync lab.")
     parser.add_argument("--port", default="pvsync.control", help="name of the virtio port")
     parser.add_argument("--socket", default="", help="Unix socket to connect to instead")
+    parser.add_argument("--hold", action="store_true", help="stop the machine when idle")
     parser.add_argument("--work", required=True, help="folder for sockets and consoles")
     args = parser.parse_args()
     Path(args.work).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The dialogue with a host that stands still, with real sockets and no machine."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.control import Control, HostLost
+from lab.steer import Steer, SteerError, unsent
+
+
+class FakeHost:
+    """QEMU's monitor, and a hostd that reads only while its machine runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.monitor = folder / "steer"
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(str(self.monitor))
+        self.server.listen(1)
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX)
+        self.seen: list[list[str]] = []
+        """What had come each time the machine was let go on."""
+        self.buffer = b""
+        """What QEMU has taken of the socket."""
+        self.deaf = False
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        stream, _ = self.server.accept()
+        with stream, stream.makefile("w") as lines:
+            self._say(lines, {"QMP": {"version": {}, "capabilities": []}})
+            while data := stream.recv(4096):  # the client waits for the answer of each
+                request = json.loads(data)
+                named = {key: request[key] for key in ("id",) if key in request}
+                self._say(lines, {"return": {}, **named})
+                if request["execute"] == "cont":
+                    for one in self._take().splitlines():
+                        answer = {"id": json.loads(one)["id"], "ok": True}
+                        self.theirs.sendall(json.dumps(answer).encode() + b"\n")
+                    self.theirs.sendall(b'{"event": "hold"}\n')
+                    self._say(lines, {"event": "STOP", "timestamp": {}})
+
+    def _take(self) -> bytes:
+        got = self.buffer
+        self.buffer = b""
+        self.seen.append([json.loads(one)["op"] for one in got.splitlines()])
+        return got
+
+    def pump(self) -> None:
+        """As QEMU does, take from the socket while the machine stands still."""
+        while not self.deaf:
+            try:
+                self.theirs.settimeout(0.05)
+                if not (data := self.theirs.recv(4096)):
+                    return
+                self.buffer += data
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+    @staticmethod
+    def _say(lines: object, body: dict[str, object]) -> None:
+        lines.write(json.dumps(body) + "\n")  # type: ignore[attr-defined]
+        lines.flush()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def control(tmp_path: Path) -> Iterator[tuple[FakeHost, Control]]:
+    host = FakeHost(tmp_path)
+    threading.Thread(target=host.pump, daemon=True).start()
+    one = Control(host.ours, tmp_path / "log", steer=Steer(host.monitor))
+    try:
+        yield host, one
+    finally:
+        one.close()
+        host.theirs.close()
+        host.server.close()
+
+
+def test_requests_reach_a_host_that_stands_still_together(tmp_path: Path) -> None:
+    with control(tmp_path) as (host, one):
+        first, second = one.submit("start", name="a"), one.submit("start", name="b")
+        time.sleep(0.2)
+        assert not host.seen and not first.done()
+        assert one.wait(second, 20, "start") == {"id": 2, "ok": True}
+        assert host.seen == [["start", "start"]] and first.done()
+        assert one.wait(first, 20, "start")["ok"] and len(host.seen) == 1
+        one.call("switch", run=[])
+        assert host.seen == [["start", "start"], ["switch"]]
+
+
+def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SteerError, match="monitor does not answer"):
+        Steer(tmp_path / "nothing")
+
+
+def test_what_is_not_taken_is_not_called_sent(tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.steer.CONNECT_S", 0.3)
+    host = FakeHost(tmp_path)
+    host.deaf = True
+    one = Control(host.ours, tmp_path / "log", steer=Steer(host.monitor))
+    with pytest.raises(HostLost, match="does not read what the lab has sent"):
+        one.call("hello")
+    assert unsent(host.ours) > 0 and not host.seen
+    one.close()
