@@ -60,13 +60,13 @@ def usable_kvm(cpuinfo: str, trial: Callable[[], bool]) -> str:
     return ""
 
 
-def choose(wanted: str, *, cpuinfo: str | None = None,
+def choose(wanted: str, *, cpuinfo: str | None = None, emulated: Backend = "vt",
            trial: Callable[[], bool] = can_create_vm,
            nested: Callable[[], bool] = nested_enabled) -> Backend:
     """The backend for `--backend wanted`; UsageError when it cannot work here.
 
-    `auto` takes `kvm` where nesting on hardware works and `tcg` elsewhere;
-    `vt` needs nothing of the machine;
+    `auto` takes `kvm` where nesting on hardware works and `emulated` elsewhere;
+    neither emulator needs anything of the machine;
     `local` is only taken when asked for; what a scheme sets of the host needs
     the pvsync kernel there, and is refused else.
     """
@@ -74,14 +74,14 @@ def choose(wanted: str, *, cpuinfo: str | None = None,
         return "vt" if wanted == "vt" else "tcg"
     why_not = usable_kvm(CPUINFO.read_text() if cpuinfo is None else cpuinfo, trial)
     if wanted == "auto":
-        return "kvm" if not why_not and nested() else "tcg"
+        return "kvm" if not why_not and nested() else emulated
     if wanted not in ("kvm", "local"):
         raise UsageError(f"there is no backend {wanted}: use auto, vt, tcg, kvm or local")
     if why_not:
-        raise UsageError(f"--backend {wanted} cannot work: {why_not}; use --backend tcg")
+        raise UsageError(f"--backend {wanted} cannot work: {why_not}; use --backend vt")
     if wanted == "kvm":
         if not nested():
             raise UsageError("--backend kvm cannot work: KVM's parameter `nested` is off;"
-                             " reload kvm_amd or kvm_intel with nested=1, or use --backend tcg")
+                             " reload kvm_amd or kvm_intel with nested=1, or use --backend vt")
         return "kvm"
     return "local"

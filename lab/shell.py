@@ -74,7 +74,7 @@ def run(where: str, scheme: Scheme, *, vcpus: int, pcpus: int, backend: str,
     """Open the console; returns when the machine ends."""
     if not sys.stdin.isatty():
         raise UsageError("`shell` needs a terminal: run it from one")
-    chosen = backends.choose(backend)
+    chosen = backends.choose(backend, emulated="tcg")
     with shown() as progress:
         variant = "test" if scheme.test_only else "lab"
         files = images.prepare(scheme.variant or variant, tree, packages, progress, variant)

@@ -25,8 +25,6 @@ import termios
 import time
 from pathlib import Path
 
-from qemu.qmp.legacy import QEMUMonitorProtocol
-
 from lab.errors import LabError
 
 POLL_S = 0.001
@@ -42,6 +40,7 @@ class Steer:
     """The monitor of a host's QEMU, used by one thread at a time."""
 
     def __init__(self, monitor: Path) -> None:
+        from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
         self._qmp = QEMUMonitorProtocol(str(monitor))
         try:
             self._qmp.connect()

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from lab import backend, config, images, paths, runner
+from lab.model import Backend
 from lab.progress import Silent
 from lab.session import Session
 
@@ -111,7 +112,13 @@ Lab = Callable[..., Result]
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def played_by(pytestconfig: pytest.Config) -> Backend:
+    """What plays the hosts: hardware that nests, else the emulator, in real time unless told."""
+    return backend.choose(pytestconfig.getoption("--backend"), emulated="tcg")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory, played_by: Backend) -> Lab:
     """Runs `./pvsync run` with the arguments given, into a directory of its own."""
 
     def run(*arguments: str) -> Result:
@@ -119,7 +126,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
             arguments += ("--timeout", LIMIT)
         directory = tmp_path_factory.mktemp("results") / time.strftime("%H%M%S")
         command = [str(paths.ROOT / "pvsync"), "run", *arguments, "--no-page", "--out",
-                   str(directory)]
+                   str(directory), *(() if "--backend" in arguments else ("--backend", played_by))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         output = done.stdout + done.stderr
         print(output)
@@ -142,7 +149,7 @@ QEMU, and what else of the experiment is to be another one, see config.Overrides
 
 
 @pytest.fixture(scope="session")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+def host(tmp_path_factory: pytest.TempPathFactory, played_by: Backend) -> Host:
     """Boots a host with one guest, a stock one unless another scheme is asked for."""
 
     @contextmanager
@@ -151,7 +158,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
         stock = config.Overrides(schemes=("pvqspinlock",), vms=(1,), variant=variant)
         plan = config.experiment(str(HERE / name), replace(stock, **changes))
         files = images.prepare(variant, None, (), Silent())
-        spec = runner.host_spec(plan, backend.choose("auto"), files)
+        spec = runner.host_spec(plan, played_by, files)
         spec = replace(spec, args=(*spec.args, *arguments), extra=(*spec.extra, *qemu))
         out = tmp_path_factory.mktemp("host")
         session = Session(plan, spec, 0, out, lambda record: None, print)
@@ -227,6 +234,7 @@ def written(session: Session, path: str, value: str) -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=int, metavar="SECONDS", help="length of the long checks")
+    parser.addoption("--backend", default="auto", help="what plays the hosts, as of ./pvsync run")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,16 +13,22 @@ def choose(wanted: str, cpuinfo: str, trial: bool, nested: bool) -> str:
 
 
 @pytest.mark.parametrize(("cpuinfo", "trial", "nested", "expected"), [
-    (PLAIN, True, True, "tcg"),     # a /dev/kvm that answers, but no svm
-    (SVM, False, True, "tcg"),
-    (SVM, True, False, "tcg"),
+    (PLAIN, True, True, "vt"),      # a /dev/kvm that answers, but no svm
+    (SVM, False, True, "vt"),
+    (SVM, True, False, "vt"),
     (SVM, True, True, "kvm"),
 ])
 def test_auto(cpuinfo: str, trial: bool, nested: bool, expected: str) -> None:
     assert choose("auto", cpuinfo, trial, nested) == expected
 
 
+def test_a_console_is_of_real_time_unless_it_says_so() -> None:
+    assert backend.choose("auto", cpuinfo=PLAIN, emulated="tcg") == "tcg"
+    assert backend.choose("vt", cpuinfo=PLAIN, emulated="tcg") == "vt"
+
+
 def test_named() -> None:
+    assert choose("vt", PLAIN, False, False) == "vt"
     assert choose("tcg", PLAIN, False, False) == "tcg"
     assert choose("local", SVM, True, False) == "local"
     assert choose("kvm", SVM, True, True) == "kvm"
