@@ -159,7 +159,7 @@ def check_none_stale(result: Result) -> None:
     assert not any(seen(result, who) for who in FAULTS), result.output
 
 
-SHORT = "tlb-shoot4u", "tlb-mixed-halts-marked", "tlb-shoot4u-ticket", "tlb-shoot4u-pv-pmt"
+SHORT = "tlb-shoot4u", "tlb-mixed-all-marked", "tlb-shoot4u-ticket", "tlb-shoot4u-pv-pmt"
 """Of tlb-check's schemes: both mechanisms, locks whose waiters spin and locks whose sleep."""
 
 

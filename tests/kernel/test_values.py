@@ -29,7 +29,7 @@ NO_CHOICE = ("0", "1", "hv", "hvsx", "fixed", "fixed:", "fixed:-1", "fixed:127",
 NO_NUMBER = ("0x200", "1e3", "1.5", "4294967295", "4294967296", "18446744073709551617", "5 5",
              "--5", "kvm", "+")
 
-BAD = ("x", "-1", "%s")
+BAD = ("x", "-1", "%s", "halt")
 """No value of a parameter of all VMs, be it a word, a number or a yes."""
 
 WRONG = {

@@ -8,7 +8,6 @@
 
 #include "check.h"
 
-#include <counted.h>
 #include <../arch/x86/kvm/pvsync/mark.c>
 
 #define EXITS	0x1000	/* Reasons that are tried; the last of SVM's is 0x403. */
@@ -40,14 +39,12 @@ static void set_up(bool amd, int mark)
 	pvsync_mark_choice.now = mark;
 	memset(&vm, 0, sizeof(vm));
 	memset(&vcpu, 0, sizeof(vcpu));
-	memset(counted, 0, sizeof(counted));
 	slot = (struct kvm_memory_slot) {
 		.base_gfn = 3, .npages = 16, .userspace_addr = 0x7f0000001000UL,
 	};
 	other_slot = slot;
 	vm.slot = &slot;
 	vcpu.kvm = &vm;
-	vcpu.wants_to_run = true;
 	vcpu.arch.mp_state = KVM_MP_STATE_RUNNABLE;
 	vcpu.arch.st.cache = (struct gfn_to_hva_cache) {
 		.gpa = GPA, .hva = HVA, .memslot = &slot,
@@ -115,7 +112,7 @@ static bool listed(u32 reason)
 static void no_other_exit(void)
 {
 	FOR_BOTH(amd) {
-		set_up(amd, PVSYNC_MARK_HALT);
+		set_up(amd, PVSYNC_MARK_EXIT);
 		for (u32 reason = 0; reason < EXITS; reason++) {
 			vcpu.machine.exit = reason;
 			if (CHECK_EQ(marked(), listed(reason)))
@@ -126,13 +123,12 @@ static void no_other_exit(void)
 	}
 }
 
-#define NEVER_WITH(how, is, change)		\
+#define REFUSED_WITH(change)			\
 	FOR_BOTH(amd) {				\
-		how(amd, PVSYNC_MARK_HALT);	\
+		set_up(amd, PVSYNC_MARK_EXIT);	\
 		change;				\
-		CHECK(!is());			\
+		CHECK(!marked());		\
 	}
-#define REFUSED_WITH(change)	NEVER_WITH(set_up, marked, change)
 
 static void not_with_a_nested_guest(void)
 {
@@ -167,7 +163,7 @@ static void not_while_the_record_is_looked_up_anew(void)
 static void not_while_the_guest_moves_its_record(void)
 {
 	FOR_BOTH(amd) {
-		set_up(amd, PVSYNC_MARK_HALT);
+		set_up(amd, PVSYNC_MARK_EXIT);
 		vcpu.machine.exit = amd ? SVM_EXIT_MSR : EXIT_REASON_MSR_WRITE;
 		vcpu.machine.rcx = MSR_KVM_STEAL_TIME;
 		CHECK(!marked());
@@ -175,7 +171,7 @@ static void not_while_the_guest_moves_its_record(void)
 		CHECK(marked());
 	}
 	/* What is read only stays where it is. */
-	set_up(false, PVSYNC_MARK_HALT);
+	set_up(false, PVSYNC_MARK_EXIT);
 	vcpu.machine.exit = EXIT_REASON_MSR_READ;
 	vcpu.machine.rcx = MSR_KVM_STEAL_TIME;
 	CHECK(marked());
@@ -221,57 +217,18 @@ static void not_in_a_program_whose_instruction_is_read_again(void)
 	}
 }
 
-/* Halted, and nothing but a kick would wake it. */
-static void set_up_halted(bool amd, int mark)
-{
-	set_up(amd, mark);
-	vcpu.arch.mp_state = KVM_MP_STATE_HALTED;
-	vcpu.machine.interrupts_off = true;
-	vcpu.machine.exit = amd ? SVM_EXIT_HLT : EXIT_REASON_HLT;
-}
-
-/* Whether it is marked when its thread sleeps, and is counted then. */
-static bool halt_marked(void)
-{
-	bool is;
-
-	counted[PVSYNC_halt_marked] = vcpu.arch.pvsync.counters[PVSYNC_halt_marked] = 0;
-	pvsync_mark_halted(&vcpu);
-	is = vcpu.arch.at_instruction_boundary;
-	CHECK_EQ(counted[PVSYNC_halt_marked], is);
-	CHECK_EQ(vcpu.arch.pvsync.counters[PVSYNC_halt_marked], is);
-	pvsync_unmark(&vcpu);
-	return is;
-}
-
-static void who_waits_for_a_kick_is_marked(void)
+/* Asleep, or on the way there or back: not preempted but idle, by whatever exit. */
+static void no_sleeper(void)
 {
 	FOR_BOTH(amd) {
-		for (int mark = PVSYNC_MARK_KVM; mark < PVSYNC_NR_MARKS; mark++) {
-			set_up_halted(amd, mark);
-			CHECK_EQ(halt_marked(), mark == PVSYNC_MARK_HALT);
-			CHECK_EQ(marked(), mark == PVSYNC_MARK_HALT);
-		}
+		set_up(amd, PVSYNC_MARK_EXIT);
+		vcpu.arch.mp_state = KVM_MP_STATE_HALTED;
+		CHECK(!marked());
+		vcpu.machine.exit = amd ? SVM_EXIT_HLT : EXIT_REASON_HLT;
+		CHECK(!marked());
+		vcpu.arch.mp_state = 1;		/* Not there yet. */
+		CHECK(!marked());
 	}
-}
-
-#define NOT_HALTED_WITH(change)	NEVER_WITH(set_up_halted, halt_marked, change)
-
-static void no_other_sleeper_is(void)
-{
-	NOT_HALTED_WITH(vcpu.machine.interrupts_off = false);	/* Idle. */
-	/* Nor if it is preempted then. */
-	NEVER_WITH(set_up_halted, marked, vcpu.machine.interrupts_off = false);
-	NOT_HALTED_WITH(vcpu.arch.mp_state = KVM_MP_STATE_RUNNABLE);
-	NOT_HALTED_WITH(vcpu.arch.mp_state = 1);		/* Not there yet. */
-	NOT_HALTED_WITH(vcpu.wants_to_run = false);
-	NOT_HALTED_WITH(vcpu.machine.nested = true);
-	NOT_HALTED_WITH(vcpu.machine.real_mode = true);
-	NOT_HALTED_WITH(vm.dirty_ring_size = 4096);
-	NOT_HALTED_WITH(vcpu.arch.st.cache.memslot = &other_slot);
-	for (u32 reason = 0; reason < EXITS; reason++)
-		NOT_HALTED_WITH(vcpu.machine.exit = reason +
-				(reason == (svm ? SVM_EXIT_HLT : EXIT_REASON_HLT)));
 }
 
 /* What others take for the end of an emulated instruction, whatever pvsync.mark is. */
@@ -286,14 +243,14 @@ static void what_is_handled_in_registers(void)
 			CHECK_EQ(pvsync_in_registers(&vcpu), listed(reason));
 			CHECK(!vcpu.arch.at_instruction_boundary);
 		}
-		set_up(amd, PVSYNC_MARK_HALT);
+		set_up(amd, PVSYNC_MARK_EXIT);
 		vcpu.machine.nested = true;
 		CHECK(!pvsync_in_registers(&vcpu));
-		set_up(amd, PVSYNC_MARK_HALT);
+		set_up(amd, PVSYNC_MARK_EXIT);
 		vcpu.machine.real_mode = true;
 		CHECK(!pvsync_in_registers(&vcpu));
 		/* The instruction is read again, through page tables. */
-		set_up(amd, PVSYNC_MARK_HALT);
+		set_up(amd, PVSYNC_MARK_EXIT);
 		nrips = false;
 		CHECK(pvsync_in_registers(&vcpu));
 		vcpu.machine.cpl = 3;
@@ -336,8 +293,7 @@ int main(void)
 	RUN_TEST(not_while_the_guest_moves_its_record);
 	RUN_TEST(not_before_a_halt_that_kvm_learns_of_late);
 	RUN_TEST(not_in_a_program_whose_instruction_is_read_again);
-	RUN_TEST(who_waits_for_a_kick_is_marked);
-	RUN_TEST(no_other_sleeper_is);
+	RUN_TEST(no_sleeper);
 	RUN_TEST(what_is_handled_in_registers);
 	RUN_TEST(the_policy_of_the_vm_goes_first);
 	RUN_TEST(what_kvm_says_stays);

@@ -36,7 +36,7 @@ SEARCH = "tlb-checker -v swap -S 40"
 so that nothing else of the guest's is written to by one."""
 HOST = """
 cd /sys/module/pvsync/parameters
-for i in extend=ecs yield=strong mark=halt window=aple candidate=hvs aple_epoch=100 {parameter}; do
+for i in extend=ecs yield=strong mark=exit window=aple candidate=hvs aple_epoch=100 {parameter}; do
     echo ${{i#*=}} >${{i%=*}} || exit 1
 done
 guest() {{

@@ -48,7 +48,6 @@ static const char * const marks[] = {
 	[PVSYNC_MARK_KVM]	= "kvm",
 	[PVSYNC_MARK_YIELD]	= "yield",
 	[PVSYNC_MARK_EXIT]	= "exit",
-	[PVSYNC_MARK_HALT]	= "halt",
 };
 
 static const char * const extends[] = {

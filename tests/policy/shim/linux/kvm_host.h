@@ -76,7 +76,7 @@ struct test_machine {
 	u32		exit;
 	u32		rcx;
 	unsigned int	cpl;
-	bool		nested, real_mode, apic_in_user_mode, interrupts_off, pcid, code_of_32_bits;
+	bool		nested, real_mode, apic_in_user_mode, pcid, code_of_32_bits;
 	bool		requested, in_registers;
 	unsigned int	asked_about;	/* Times that its last exit was. */
 	unsigned int	by_address, whole, whole_nested;
@@ -87,7 +87,7 @@ struct kvm_vcpu {
 	struct kvm	*kvm;
 	int		vcpu_id, vcpu_idx;
 	int		mode;
-	bool		ready, wants_to_run;
+	bool		ready;
 	struct {
 		u64	tlb_flush;
 		struct {
@@ -189,11 +189,6 @@ static inline void test_get_exit_info(struct kvm_vcpu *vcpu, u32 *reason, u64 *i
 {
 	*reason = vcpu->machine.exit;
 	*info1 = *info2 = *intr_info = *error_code = 0;
-}
-
-static inline bool test_get_if_flag(struct kvm_vcpu *vcpu)
-{
-	return !vcpu->machine.interrupts_off;
 }
 
 static inline unsigned int test_get_cpl(struct kvm_vcpu *vcpu)

@@ -54,24 +54,6 @@
  * With the local APIC in user mode KVM does not know that, and without a processor that says
  * how long an instruction is (which KVM has written down only where guests may nest) it
  * can be preempted between the exit and its halt.
- *
- * halt: these, and vCPUs that have halted with interrupts off. No idle vCPU does so: nothing
- * would end it but a kick (KVM_HC_KICK_CPU), which a waiter of a paravirtual lock waits for.
- * Unlike an idle one it has user memory's translations loaded, and whoever unmaps something
- * sends it an interrupt, and waits until the host has woken it, for which there is nothing to
- * do but that flush, and given it a CPU. Its halt is over before it is carried out: the
- * instruction pointer is past it. KVM takes the mark away on the way into the guest after
- * any switch of threads, as it does after a preemption. A halt that ends without one, in
- * KVM's polling, has not been marked.
- *
- *	vCPU that unmaps			thread of the vCPU that has halted
- *	----------------			----------------------------------
- *						sleeps: mark
- *	page table entry -> none
- *	marked: leave the flush to it
- *	free the page
- *						kicked: runs, takes the mark, flushes
- *						enters the guest
  */
 #include <linux/kvm_host.h>
 
@@ -84,7 +66,6 @@
 #include "../lapic.h"
 #include "../x86.h"
 
-#include "count.h"
 #include "spin.h"
 
 /* Of an access to an MSR. */
@@ -162,17 +143,6 @@ static bool record_is_found(struct kvm_vcpu *vcpu)
 	return found;
 }
 
-/* Halted with interrupts off. */
-static bool waits_for_kick(struct kvm_vcpu *vcpu)
-{
-	return vcpu->arch.mp_state == KVM_MP_STATE_HALTED && !kvm_x86_call(get_if_flag)(vcpu);
-}
-
-static bool is_halt(u32 reason)
-{
-	return reason == (boot_cpu_has(X86_FEATURE_SVM) ? SVM_EXIT_HLT : EXIT_REASON_HLT);
-}
-
 /* The reason of the last exit, if that is all that has to be looked at. */
 static bool get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 {
@@ -191,15 +161,13 @@ static bool is_harmless(struct kvm_vcpu *vcpu, u32 reason)
 					       harmless_vmx(vcpu, reason);
 }
 
-static bool harmless_exit(struct kvm_vcpu *vcpu, unsigned int mark)
+static bool harmless_exit(struct kvm_vcpu *vcpu)
 {
 	u32 reason;
 
 	if (vcpu->kvm->dirty_ring_size || !record_is_found(vcpu) || !get_exit(vcpu, &reason))
 		return false;
-	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
-		return mark >= PVSYNC_MARK_HALT && waits_for_kick(vcpu) && is_halt(reason);
-	return is_harmless(vcpu, reason);
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && is_harmless(vcpu, reason);
 }
 
 /*
@@ -237,7 +205,7 @@ static bool may_be_marked(struct kvm_vcpu *vcpu)
 	if (mark == PVSYNC_MARK_KVM || !length_is_certain(vcpu))
 		return false;
 	return vcpu->arch.pvsync.yielding ||
-	       (mark >= PVSYNC_MARK_EXIT && harmless_exit(vcpu, mark));
+	       (mark >= PVSYNC_MARK_EXIT && harmless_exit(vcpu));
 }
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
@@ -289,21 +257,6 @@ bool pvsync_mark(struct kvm_vcpu *vcpu)
 		vcpu->arch.pvsync.marked = true;
 	}
 	return vcpu->arch.at_instruction_boundary;
-}
-
-/**
- * pvsync_mark_halted - a vCPU's thread goes to sleep: is its guest told?
- * @vcpu: the vCPU
- *
- * It is if the vCPU waits for a kick, rather than for something to do.
- *
- * Context: as pvsync_mark().
- */
-void pvsync_mark_halted(struct kvm_vcpu *vcpu)
-{
-	if (pvsync_mark_of(vcpu->kvm) >= PVSYNC_MARK_HALT && vcpu->wants_to_run &&
-	    waits_for_kick(vcpu) && pvsync_mark(vcpu))
-		pvsync_count_for(vcpu, PVSYNC_halt_marked, 1);
 }
 
 /**

@@ -60,7 +60,6 @@ struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *sear
 void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel);
 bool pvsync_mark(struct kvm_vcpu *vcpu);
 bool pvsync_in_registers(struct kvm_vcpu *vcpu);
-void pvsync_mark_halted(struct kvm_vcpu *vcpu);
 void pvsync_unmark(struct kvm_vcpu *vcpu);
 void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu);
 void pvsync_spin_goes_on(struct kvm_vcpu *vcpu);

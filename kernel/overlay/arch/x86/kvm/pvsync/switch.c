@@ -46,11 +46,8 @@ void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 	pvsync_cpu_wait_begins(vcpu);
 	pvsync_spin_waits(vcpu);
 	pvsync_settle_put(vcpu);
-	if (!vcpu->preempted) {
-		if (vcpu->scheduled_out)
-			pvsync_mark_halted(vcpu);
+	if (!vcpu->preempted)
 		return;
-	}
 	where = yields ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
 	if (!pvsync_mark(vcpu))

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Looks at what a host marks as preempted (pvsync.mark), where a guest does: in the byte of
+ * the steal time record.
+ *
+ * One vCPU, the worker, makes exits of one kind and learns from its own record how long it
+ * was without a CPU during each. Another one, the watcher, reads the worker's mark all the
+ * time. Of the operations in which the worker lost its CPU while the watcher looked:
+ *
+ *	worker, its interrupts off		watcher
+ *	--------------------------		-------
+ *	steal before
+ *	exits, loses its CPU: marked?		number of the operation
+ *						mark
+ *						the same number: of this operation
+ *	has its CPU again
+ *	own mark: none, the host has taken it away
+ *	lost = steal - steal before
+ *	number of the next operation		another number: lost long? ever seen marked?
+ *
+ * In one kind the worker halts with interrupts off, until the watcher kicks it. It sleeps then
+ * and is not preempted: after a while, in which it has surely come to its halt, there must be
+ * no mark.
+ */
+#define pr_fmt(fmt) "pvsync: marks: " fmt
+
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/io.h>
+#include <linux/irqflags.h>
+#include <linux/kvm_para.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+
+#include <asm/kvm_para.h>
+#include <asm/msr.h>
+#include <asm/processor.h>
+
+#include "each_cpu.h"
+
+static unsigned int seconds = 5;
+module_param(seconds, uint, 0444);
+MODULE_PARM_DESC(seconds, "how long to look, all kinds of exits together");
+
+#define PAUSES		8
+#define LOST		NSEC_PER_MSEC		/* the least that counts as having lost the CPU */
+#define LOOKED		(NSEC_PER_MSEC / 2)	/* the watcher at one operation, likewise */
+#define KEPT		1024U			/* operations */
+#define ASLEEP		(100 * USEC_PER_MSEC)	/* before the mark is looked at, and a kick */
+
+static unsigned int watcher, worker;
+static u64 end;
+
+/* The worker's: its operations, and what it lost during the latest of them, ns. */
+static u64 number;
+static u64 lost[KEPT];
+static bool begun, over;
+
+/* What came of a kind. */
+static unsigned long losses, marked, own, refused;
+
+static const struct kvm_steal_time *own_record(void)
+{
+	u64 value;
+
+	if (rdmsrl_safe(MSR_KVM_STEAL_TIME, &value) || !(value & KVM_MSR_ENABLED))
+		return NULL;
+	return phys_to_virt(value & KVM_STEAL_VALID_BITS);
+}
+
+/* By a clock: jiffies may be the duty of a CPU that has halted with interrupts off. */
+static bool is_time(void)
+{
+	return ktime_get_ns() < end;
+}
+
+/* A worker that has begun may have to be woken; one that could not be made never begins. */
+static bool is_watched(void)
+{
+	return !READ_ONCE(over) && (READ_ONCE(begun) || is_time());
+}
+
+static void pauses(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < PAUSES; i++)
+		cpu_relax();
+}
+
+static void hypercall(void)
+{
+	if (kvm_hypercall1(KVM_HC_SCHED_YIELD, cpu_physical_id(watcher)))
+		refused++;
+}
+
+static void ask_cpuid(void)
+{
+	cpuid_eax(0);
+}
+
+/* Handled without the emulator as well, and not among the exits that mark=exit is about. */
+static void write_back(void)
+{
+	asm volatile("wbinvd" : : : "memory");
+}
+
+static void finish_operation(void)
+{
+	/* With what was lost in it, for judge(). */
+	smp_store_release(&number, number + 1);
+}
+
+static void work(const struct kvm_steal_time *record, void (*make)(void))
+{
+	unsigned long flags;
+	u64 before;
+
+	while (is_time()) {
+		local_irq_save(flags);
+		before = READ_ONCE(record->steal);
+		make();
+		own += READ_ONCE(record->preempted) != 0;
+		lost[number % KEPT] = READ_ONCE(record->steal) - before;
+		finish_operation();
+		local_irq_restore(flags);
+		cond_resched();
+	}
+}
+
+static void judge(u64 operation, u64 looked, bool seen)
+{
+	if (lost[operation % KEPT] < LOST || looked < LOOKED)
+		return;
+	losses++;
+	marked += seen;
+}
+
+static void watch(void)
+{
+	u64 first = 0, latest = 0, current_one = U64_MAX;
+	bool seen = false;
+
+	while (is_watched()) {
+		/* After what was lost in the one before. */
+		u64 one = smp_load_acquire(&number), now = ktime_get_ns();
+		bool mark = vcpu_is_preempted(worker);
+
+		/* A mark of this operation, which no other one has followed. */
+		smp_rmb();
+		mark &= READ_ONCE(number) == one;
+		if (one != current_one) {
+			if (one - current_one < KEPT)
+				judge(current_one, latest - first, seen);
+			current_one = one;
+			first = now;
+			seen = false;
+		}
+		seen |= mark;
+		latest = now;
+		cond_resched();
+	}
+}
+
+/* An odd number says that the worker is asleep, or about to be. */
+static void halt_often(void)
+{
+	unsigned long flags;
+
+	while (is_time()) {
+		local_irq_save(flags);
+		finish_operation();
+		asm volatile("hlt" : : : "memory");
+		finish_operation();
+		local_irq_restore(flags);
+		cond_resched();
+	}
+}
+
+static void watch_sleeper(void)
+{
+	while (is_watched()) {
+		u64 one = READ_ONCE(number);
+
+		usleep_range(ASLEEP, 2 * ASLEEP);
+		if (one % 2 && READ_ONCE(number) == one) {
+			losses++;
+			marked += vcpu_is_preempted(worker);
+		}
+		/* One too many makes it halt for nothing once. */
+		if (kvm_hypercall2(KVM_HC_KICK_CPU, 0, cpu_physical_id(worker)))
+			refused++;
+	}
+}
+
+static const struct kind {
+	const char	*name;
+	void		(*make)(void);	/* NULL: it sleeps */
+} kinds[] = {
+	{ "pause",	pauses },
+	{ "hypercall",	hypercall },
+	{ "cpuid",	ask_cpuid },
+	{ "other",	write_back },
+	{ "sleep" },
+};
+
+static const struct kind *kind;
+
+/* Who calls this is bound to its CPU. */
+static void work_or_watch(void)
+{
+	const struct kvm_steal_time *record = own_record();
+
+	if (smp_processor_id() == watcher) {
+		if (kind->make)
+			watch();
+		else
+			watch_sleeper();
+		return;
+	}
+	WRITE_ONCE(begun, true);
+	if (!kind->make)
+		halt_often();
+	else if (record)
+		work(record, kind->make);
+	WRITE_ONCE(over, true);
+}
+
+static void look(void)
+{
+	number = 0;
+	begun = false;
+	over = false;
+	losses = 0;
+	marked = 0;
+	own = 0;
+	refused = 0;
+	end = ktime_get_ns() + seconds * NSEC_PER_SEC / ARRAY_SIZE(kinds);
+	pvsync_on_each_cpu(work_or_watch, 2);
+	pr_warn("%s: %lu losses, %lu marked, %lu own, %lu refused, %llu operations\n", kind->name,
+		losses, marked, own, refused, number);
+}
+
+static int __init mark_check_init(void)
+{
+	watcher = cpumask_first(cpu_online_mask);
+	worker = cpumask_next(watcher, cpu_online_mask);
+	if (worker >= nr_cpu_ids || !own_record())
+		return -ENODEV;
+	for (kind = kinds; kind < kinds + ARRAY_SIZE(kinds); kind++) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		look();
+	}
+	return 0;
+}
+
+static void __exit mark_check_exit(void)
+{
+}
+
+module_init(mark_check_init);
+module_exit(mark_check_exit);
+MODULE_DESCRIPTION("Search for vCPUs that are marked as preempted, and for those that are not");
+MODULE_LICENSE("GPL");
