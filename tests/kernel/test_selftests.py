@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The base's KVM selftests, and one of the ABI, in a host with everything on and without.
+"""KVM selftests of the base and of the ABI, and kvm-unit-tests, with everything on and off.
 
 No verdict may differ but for a reason that is in EXPLAINED. -s shows the table of
 docs/results/selftests.md.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,17 @@ from lab import host, kconfig, selftests
 from lab.machine import Machine
 from lab.parameters import parameter_file
 from lab.progress import Silent
-from tests.kernel import suites
+from tests.kernel import kut, suites
 from tests.kernel.suites import ABI, OFF, ON, SHORT, Verdict
 
 LIMIT_S = 120
 """As the suite's own file `settings` has it."""
-EXPLAINED = {ABI: "it is skipped where the host has nothing of pvsync"}
+SLOWER = 4.0
+"""Than on silicon, for the limits of kvm-unit-tests."""
+EXPLAINED = {
+    ABI: "it is skipped where the host has nothing of pvsync",
+    "hyperv_connections": "it waits by counting PAUSEs: late with pause=soft",
+}
 """Programs whose verdicts may differ between stock and pvsync, and why."""
 
 
@@ -73,3 +79,26 @@ def test_whole_suite(tmp_path: Path) -> None:
     check_alike(columns["stock"], columns["on"])
     for name, how in (("stock", "skip"), ("off", "pass"), ("on", "pass")):
         assert [one.how for one in columns[name] if one.name == ABI] == [how], name
+
+
+@pytest.mark.soak
+def test_kvm_unit_tests(tmp_path: Path) -> None:
+    """Of the folder that KUT names: stock's verdicts, and pvsync's off and on."""
+    if not (named := os.environ.get(kut.VARIABLE)):
+        pytest.skip(f"{kut.VARIABLE}=FOLDER names no kvm-unit-tests")
+    files = kut.files(Path(named))
+    listed = list(kut.entries((files[0] / kut.LIST).read_text()))
+    columns: dict[str, list[Verdict]] = {}
+    disk = host.pack(files, tmp_path)
+    for variant, settings in (("stock", {"stock": {}}), ("lab", {"off": OFF, "on": ON})):
+        job = host.Job(("true",), variant=variant)
+        spec = host.spec(job, host.ready(job, None, Silent()), [disk])
+        with host.up(spec, kconfig.variant(variant).slowdown, tmp_path / variant) as machine:
+            host.mount(machine.control, host.device(spec, 0), host.FILES)
+            for name, values in settings.items():
+                suites.switch(machine.control, values)
+                columns[name] = kut.run(machine.control, listed, SLOWER)
+            assert machine.trouble() == ""
+    print(suites.table(columns))
+    check_alike(columns["stock"], columns["off"])
+    check_alike(columns["stock"], columns["on"])

@@ -9,7 +9,7 @@ import pytest
 from lab import content, selftests
 from lab.control import Refused
 from lab.errors import LabError
-from tests.kernel import suites
+from tests.kernel import kut, suites
 from tests.kernel.suites import Verdict
 
 
@@ -32,6 +32,50 @@ def test_verdicts() -> None:
                        "abcde", 5)
     assert [one.how for one in found] == ["pass", "skip", "fail", "late", "fail"]
     assert found[0].said == "a said" and "within 5 s" in found[3].said
+
+
+LISTED = """
+# comment
+[apic]
+file = apic.flat
+smp = 2
+extra_params = -cpu max,+x2apic -append "a 'b c'"
+arch = x86_64
+timeout = 30
+groups = apic
+
+[old]
+file = old.flat
+arch = i386
+
+[most]
+file = most.flat
+smp = $MAX_SMP
+"""
+
+
+def test_kvm_unit_tests() -> None:
+    apic, most = kut.entries(LISTED)
+    assert apic == kut.Entry("apic", "apic.flat", 2,
+                             ("-cpu", "max,+x2apic", "-append", "a 'b c'"), 30)
+    assert (most.name, most.cpus, most.limit_s) == ("most", 2, kut.LIMIT_S)
+    assert kut.command(apic)[-8:] == [
+        "-kernel", "/run/files/x86/apic.flat", "-smp", "2", "-cpu", "max,+x2apic", "-append",
+        "a 'b c'"]
+    with pytest.raises(ValueError, match=r"unittests\.cfg"):
+        list(kut.entries("file = x"))
+
+
+def test_verdicts_of_kvm_unit_tests(tmp_path: Path) -> None:
+    listed = [kut.Entry(name, name, 1, (), 5) for name in "abcde"]
+    host = Host({"a": 1, "b": 3, "c": 155, "d": None, "e": 0})
+    host.run = lambda *argv, timeout: Host.run(  # type: ignore[method-assign]
+        host, argv[argv.index("-kernel") + 1], timeout=timeout)
+    found = kut.run(host, listed, 2.0)  # type: ignore[arg-type]
+    assert [one.how for one in found] == ["pass", "fail", "skip", "late", "fail"]
+    assert "within 10 s" in found[3].said
+    with pytest.raises(ValueError, match="KUT="):
+        kut.files(tmp_path)
 
 
 def verdicts(*how: str) -> list[Verdict]:
