@@ -399,6 +399,8 @@ class Cell:
     max: float | None = None
     bimodal: bool = False
     """Whether the values have two modes, see `modes`."""
+    placebo_spread: float | None = None
+    """How far the farthest placebo of its workload and number of VMs is from the baseline."""
     observed: Observed | None = None
     """None when the experiment did not observe, and without valid runs."""
     disturbed: dict[str, int] = field(default_factory=dict)

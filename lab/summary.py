@@ -22,6 +22,7 @@ from lab import (
     modes,
     observed,
     parse,
+    placebo,
     preemptions,
     stalls,
     stats,
@@ -185,9 +186,11 @@ def summarize(results: Results) -> Summary:
            for key, base in compared.items()]
     for (key, base), p in zip(compared.items(), stats.holm(raw), strict=True):
         cells[key] = _with_baseline(cells[key], base, p)
+    placebos = placebo.labels(m)
+    far = placebo.spreads(cells.values(), placebos)
     return Summary(
         results=results,
-        cells=tuple(cells.values()),
+        cells=tuple(placebo.judged(cell, placebos, far) for cell in cells.values()),
         comparisons=len(compared),
         smallest_n=stats.smallest_n(max(1, len(compared)), alike or 0, m.reps),
         alikeness=alike,

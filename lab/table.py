@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import counters, flushes, footer, modes, observed, preemptions
+from lab import counters, flushes, footer, modes, observed, placebo, preemptions
 from lab.model import Cell, FlushTimes, Observed, Workload
 from lab.observed import Observation
 from lab.summary import Summary
@@ -411,10 +411,9 @@ def notes(summary: Summary) -> list[str]:
         lines.append(
             f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
         )
-    lines += _observed_notes(summary)
-    lines += _disturbed_notes(summary)
-    lines += footer.invalid_notes(summary)
-    lines += modes.notes(summary.cells)
+    lines += [*placebo.notes(m, summary.cells), *_observed_notes(summary),
+              *_disturbed_notes(summary), *footer.invalid_notes(summary),
+              *modes.notes(summary.cells)]
     lines += [f"Warning: {warning}." for warning in summary.results.warnings]
     if not summary.valid:
         lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
