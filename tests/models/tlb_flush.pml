@@ -3,7 +3,8 @@
  * TLB shootdown by hypercall, the host's part, on x86-TSO: when a call has
  * returned, no target's guest uses the old translation; a caller waits for no
  * target that is outside its guest; and the kernel's own check of this, by
- * sequence numbers, never fires.
+ * sequence numbers, never fires. With EMULATION, once the caller has awaited whom the
+ * answer names, no host uses what it translated for a target's instruction before.
  *
  * vCPUs 0..TARGETS-1 are flushed by all others that call; vCPUs
  * CALLERS_FROM..VCPUS-1 call CALLS times each. Each caller changes a page table
@@ -78,6 +79,24 @@
  *	      unless it has changed:		      enters the guest
  *	      interrupt, wait
  *
+ * With EMULATION the guest may be left with an instruction that the host executes, with
+ * interrupts on: it reads the entry, or keeps the address that the exit came with,
+ * may be preempted, and uses it later. All other exits are harmless. The caller looks
+ * after its IPIs which targets are past that, and makes the others take an interrupt,
+ * which they do in the guest. Only a target whose thread is not preempted for good takes it.
+ *
+ *	caller					target
+ *	------					------
+ *	[S]   entry = new			[S]   settled = harmless, and request
+ *	      request, IPI, as above		[S]   mode = OUTSIDE
+ *	      MB					      interrupts on: IPI, ack
+ *	[L]   done, settled: past it?		[S]   settled = true, if harmless: preempted
+ *	      no: interrupt, wait			[L]   entry, emulating
+ *	      frees the page			      done = asked, unless emulating
+ *
+ * KVM's at_instruction_boundary and a halt are as settled is: set after a harmless exit,
+ * and not any more in the guest.
+ *
  * With RELAXED_SET_BIT the request is a plain store: no less than Linux promises
  * of set_bit(), and less than x86 has.
  *
@@ -103,6 +122,14 @@
  *	NO_INTERRUPT	with MIXED: a target that is not marked any more is left
  *	LOAD_STORE_MARK	with MIXED: the host looks for the note, and then clears the mark
  *	MARK_LATE	with MIXED: the mark is cleared after the guest is entered
+ *	NO_AWAIT	with EMULATION, as all that follow: the caller awaits nobody
+ *	LOOK_EARLY	it looks who has settled before its request and its IPIs
+ *	OLD_DONE	the request before its own will do
+ *	SETTLED_STAYS	an exit does not take back what was said of the one before
+ *	SETTLED_LATE	it does so when the mode says already that it is outside
+ *	EXIT_SETTLES	an exit with a request to serve settles, whatever it is
+ *	SETTLE_ANY	a thread that is preempted settles, whatever it is at
+ *	MARK_EMULATING	with MIXED, too: the host marks it as preempted, whatever it is at
  *
  * No errors, with a reason each:
  *	NO_MB_CALLER	without RELAXED_SET_BIT: the atomic operation that makes
@@ -112,11 +139,6 @@
  *			was in the guest when it looked, and so looks at modes
  *			after it, if at all, and finds it outside: no circle. The
  *			host's other IPIs, not modelled, do not look at modes.
- *
- * Not covered:
- *	EMULATION	the host executes an instruction of the target's guest, with
- *			interrupts on: it reads the entry, is preempted, and uses
- *			what it has read after the call has returned
  */
 #ifndef VCPUS
 #define VCPUS		3
@@ -149,8 +171,10 @@
 /* The assertions: what must hold, and what the kernel can check of it. */
 #ifdef NO_STALE
 #define USE(version, c)	true
+#define EMULATE(version) true
 #else
 #define USE(version, c)	assert(version > oldest[c])
+#define EMULATE(version) assert(version > freed)
 #endif
 #ifdef NO_SEQUENCE
 #define CHECK(me)	true
@@ -170,6 +194,17 @@
 /* Versions of the entries; the oldest that may still be used. */
 byte entry[VCPUS];
 byte oldest[VCPUS];
+
+#ifdef EMULATION
+#if defined(MIGRATE) || CALLERS_FROM < TARGETS
+#error EMULATION needs targets that stay and do not call
+#endif
+bool settled[TARGETS];
+/* Interrupts of the guest, a bit for each caller. */
+byte awaits[TARGETS];
+/* The last caller's page: the oldest version that may be used by emulation. */
+byte freed;
+#endif
 
 /* A target's translations: 0 for none, or the entry's version + 1. */
 #define TLB(me, c)	tlb[(me) * VCPUS + (c)]
@@ -220,6 +255,7 @@ int pending;
 #define MODE		1
 #define CPU		2
 #define REQUEST		3
+#define SETTLED		4
 chan buffer[VCPUS] = [2] of { byte, byte };
 /* Registers within a step; Spin cannot search breadth first with hidden ones. */
 #ifdef SHORTEST
@@ -236,6 +272,9 @@ inline reach_memory(me)
 	:: what == MODE -> mode[me] = value
 	:: what == CPU -> cpu[me] = value
 	:: what == REQUEST -> request[value] = true
+#ifdef EMULATION
+	:: what == SETTLED -> settled[me] = value
+#endif
 	fi
 }
 
@@ -267,7 +306,14 @@ end:	do
 #ifdef ACK_EARLY
 	:: d_step { pending & IPIS_ON(on) -> pending = pending & ~IPIS_ON(on) }
 #else
-	:: d_step { (pending & IPIS_ON(on)) && !off[on] -> pending = pending & ~IPIS_ON(on) }
+	:: d_step {
+		(pending & IPIS_ON(on)) && !off[on] ->
+#ifdef EMULATION
+		/* That it is taken is a store of this CPU, after those of the thread. */
+		drain(on);
+#endif
+		pending = pending & ~IPIS_ON(on)
+	   }
 #endif
 	od
 }
@@ -424,11 +470,75 @@ end_waits:
 }
 #endif
 
+#ifdef EMULATION
+/* Whom the answer names. */
+inline look_who_is_past(me)
+{
+	to = 0;
+	do
+#ifdef MIXED
+	:: to < TARGETS && !NAMED(to) -> to++
+#endif
+	:: to < TARGETS && NAMED(to) ->
+		d_step {
+			drain(me);
+#ifdef OLD_DONE
+			at = NOT_BEFORE(seq[to].done, mine[to] - 1)
+#else
+			at = NOT_BEFORE(seq[to].done, mine[to])
+#endif
+		};
+		d_step {
+			if
+#ifdef LOOK_EARLY
+			:: at || (early & (1 << to))
+#else
+			:: at || settled[to]
+#endif
+			:: else -> awaited = awaited | (1 << to)
+			fi;
+			at = 0;
+			to++
+		}
+	:: to == TARGETS -> break
+	od;
+	to = 0
+}
+
+/* In the guest. */
+inline await(me)
+{
+	do
+	:: to < TARGETS && (awaited & (1 << to)) ->
+		d_step { drain(me); awaits[to] = awaits[to] | (1 << me) };
+end_awaits:	(awaits[to] & (1 << me)) == 0;
+		to++
+	:: to < TARGETS && (awaited & (1 << to)) == 0 -> to++
+	:: to == TARGETS -> break
+	od;
+	to = 0;
+	d_step {
+		if
+		:: me == VCPUS - 1 -> freed = round
+		:: else
+		fi;
+		awaited = 0
+	}
+}
+#endif
+
 /* The hypercall, in the caller's thread; interrupts are on. */
 inline shoot(me)
 {
 #ifdef WAIT_IRQS_OFF
 	off[me] = true;
+#endif
+#ifdef LOOK_EARLY
+	to = 0;
+	do
+	:: d_step { to < TARGETS -> early = (settled[to] -> early | (1 << to) : early); to++ }
+	:: to == TARGETS -> break
+	od;
 #endif
 	to = (me == 0 -> 1 : 0);
 	do
@@ -473,7 +583,14 @@ inline shoot(me)
 #ifdef WAIT_FLUSH
 	!request[0];
 #endif
+#if defined(EMULATION) && !defined(NO_AWAIT)
+	look_who_is_past(me);
+#endif
 	call_returns(me)
+#ifdef EMULATION
+	;
+	await(me)
+#endif
 }
 
 proctype caller(byte me)
@@ -482,6 +599,12 @@ proctype caller(byte me)
 	byte mine[TARGETS];
 #ifdef MIXED
 	byte marked = 0;
+#endif
+#ifdef EMULATION
+	byte awaited = 0;
+#ifdef LOOK_EARLY
+	byte early = 0;
+#endif
 #endif
 
 	do
@@ -642,9 +765,48 @@ inline renew(me)
 	:: d_step { MAY_USE(me, c) -> USE(TLB(me, c), c) }
 
 #ifdef EMULATION
-#define EMULATES	(walked != 0)
+#ifdef SETTLE_ANY
+#define MAY_SETTLE	(!told)
 #else
-#define EMULATES	false
+#define MAY_SETTLE	(!told && harmless)
+#endif
+
+/* What the exit has left to be done, until the next entry begins. */
+inline handle_exit(me)
+{
+	do
+	:: true -> goto stopped
+	:: emulates && walked == 0 -> walked = entry[VCPUS - 1] + 1
+	:: d_step { walked != 0 -> EMULATE(walked); walked = 0 }
+	:: MAY_SETTLE -> buffer[me]!SETTLED,true; told = true
+#ifdef MARK_EMULATING
+	:: lose_cpu(me)
+	:: clear_mark(me)
+#endif
+	:: walked == 0 -> emulates = false; break
+	od
+}
+
+/* Interrupts off. The address may be one of the guest's translations. */
+inline leave_guest(me)
+{
+	d_step { told = false; harmless = false };
+	if
+	:: emulates = true
+	:: d_step { TLB(me, VCPUS - 1) != 0 -> emulates = true; walked = TLB(me, VCPUS - 1) }
+	:: harmless = true
+	fi;
+#ifdef SETTLED_LATE
+	buffer[me]!MODE,OUTSIDE;
+#endif
+#ifndef SETTLED_STAYS
+#ifdef EXIT_SETTLES
+	d_step { nfull(buffer[me]) -> told = request[me]; buffer[me]!SETTLED,told }
+#else
+	d_step { nfull(buffer[me]) -> told = request[me] && harmless; buffer[me]!SETTLED,told }
+#endif
+#endif
+}
 #endif
 
 proctype vcpu(byte me)
@@ -659,11 +821,15 @@ proctype vcpu(byte me)
 #endif
 #ifdef EMULATION
 	byte walked = 0;
+	bool emulates = false, harmless = false, told = false;
 #endif
 
 	do
 	:: true ->
 		/* Outside, interrupts on. */
+#ifdef EMULATION
+		handle_exit(me);
+#endif
 		if
 		:: request[me] ->
 #ifdef CLEAR_AFTER
@@ -697,11 +863,10 @@ proctype vcpu(byte me)
 #endif
 #endif
 #ifdef EMULATION
-		:: walked == 0 -> walked = entry[VCPUS - 1] + 1
-		:: d_step { walked != 0 -> USE(walked, VCPUS - 1); walked = 0 }
+		:: MAY_SETTLE -> buffer[me]!SETTLED,true; told = true
 #endif
 		:: d_step {
-			nfull(buffer[me]) && !EMULATES && !MARKED(me) ->
+			nfull(buffer[me]) && !MARKED(me) ->
 				/* Outside, interrupts off. */
 				off[on] = true;
 				renew(me);
@@ -732,6 +897,9 @@ proctype vcpu(byte me)
 			:: clear_mark(me)
 #endif
 #endif
+#ifdef EMULATION
+			:: d_step { awaits[me] != 0 -> awaits[me] = 0 }
+#endif
 			:: round < CALLS && me >= CALLERS_FROM ->
 				round++;
 				buffer[me]!ENTRY,round;
@@ -743,6 +911,10 @@ proctype vcpu(byte me)
 			;
 			CHECK(me)
 #endif
+#ifdef EMULATION
+			;
+			leave_guest(me)
+#endif
 		fi;
 		/* Outside again, interrupts off and then on. */
 		buffer[me]!MODE,OUTSIDE;
@@ -751,11 +923,14 @@ proctype vcpu(byte me)
 			CHECK(me);
 #endif
 			off[on] = false
-		};
+		}
+#ifndef EMULATION
+		;
 		if
 		:: calls -> preempt(); shoot(me); calls = false
 		:: !calls
 		fi
+#endif
 	od;
 stopped:
 	skip
