@@ -455,7 +455,8 @@ def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = LIST_WIDTH
-    viewer.run(viewer.views(debugfs, proc, interval), console, once)
+    with viewer.counting(debugfs):
+        viewer.run(viewer.views(debugfs, proc, interval), console, once)
 
 
 def _join(numbers: tuple[int, ...]) -> str:

@@ -34,6 +34,8 @@ VMS = "vm/"
 HEADING = re.compile(r"==> (.+) <==")
 SWITCHES = {"locks": "lock_stat", "tlb": "tlb_stat", "ecs": "park_stat"}
 """What can be counted, to the kernel's file that switches it on; it costs time."""
+VCPU_STAT = "/sys/kernel/debug/pvsync/vcpu_stat"
+"""The host's file that switches on what it counts of vCPUs; else it does where policies ask."""
 MEMORY = "/proc/meminfo"
 """The host's file of its memory."""
 ALL_VMS = "printf '\\n==> vms <==\\n'; ls /sys/kernel/debug/kvm 2>/dev/null | grep -e -"
@@ -73,6 +75,12 @@ def _clear(path: str) -> str:
     return f"[ ! -e {file} ] || echo 0 >{file}"
 
 
+def _open(path: str) -> str:
+    """Command that opens a file, which is all that its owner waits for, if there is one."""
+    file = shlex.quote(path)
+    return f"[ ! -e {file} ] || : <{file}"
+
+
 def cpu_file(guest: str) -> str:
     """File of the host with the CPU time of a guest."""
     return f"{CGROUPS}/{guest_group(guest)}/cpu.stat"
@@ -89,18 +97,19 @@ def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
 
     A VM that nothing but a fault still holds has a folder, too.
 
-    That "before" a run clears first how long vCPUs waited for a CPU; that "after" it
-    also has the latest epochs, which say when they were. `guests` is name to debugfs
-    folder of the VM, empty when there is none.
+    That "before" a run clears first how long vCPUs waited for a CPU, and has the VMs keep
+    their epochs; that "after" it also has the latest of these, which say when they were.
+    `guests` is name to debugfs folder of the VM, empty when there is none.
     """
     files = (cpu_waits.FILE, "counters")
     vms = {guest: folder for guest, folder in guests.items() if folder}
-    clear = [_clear(vm_file(folder, cpu_waits.FILE)) for folder in vms.values()]
+    first = [step for folder in vms.values() for step in (
+        _clear(vm_file(folder, cpu_waits.FILE)), _open(vm_file(folder, "epochs")))]
     own = [f"printf '\\n==> %s <==\\n' {shlex.quote(f'{VMS}{guest}/{file}')};"
            f" cat {shlex.quote(vm_file(folder, file))} 2>/dev/null"
            for guest, folder in vms.items()
            for file in (files if when == "before" else ("epochs", *files))]
-    return "; ".join((*(clear if when == "before" else ()),
+    return "; ".join((*(first if when == "before" else ()),
                       _command(MEMORY), ALL_VMS,
                       _command(f"{DEBUGFS}/counters", *map(cpu_file, guests)), *own))
 

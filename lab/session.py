@@ -359,10 +359,13 @@ class Session:
         """Keep the counters of these guests and of the host, if the experiment observes."""
         if not self.experiment.observe:
             return
+        control = self.machine.control
+        if when == "before" and control.read_file(observed.VCPU_STAT):
+            control.write_file(observed.VCPU_STAT, "1")
         command = observed.guest_snapshot(self.experiment.observe, when)
         answers = self._everywhere(names, when, command, self._settle)
         read = observed.host_snapshot({name: self._live[name].folder for name in names}, when)
-        answers[observed.HOST] = self.machine.control.call(
+        answers[observed.HOST] = control.call(
             "exec", argv=["sh", "-c", read], timeout=self._settle)
         folder = self.out / "raw" / run_id
         folder.mkdir(parents=True, exist_ok=True)

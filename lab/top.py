@@ -4,6 +4,7 @@
     <debugfs>/kvm/PID-FD/                   a VM; PID is its process
     <debugfs>/kvm/PID-FD/vcpuN/pid          thread of a vCPU
     <debugfs>/kvm/PID-FD/pvsync/counters    only on a pvsync host
+    <debugfs>/pvsync/vcpu_stat              1 while that host is to count; as it was in the end
     <proc>/PID/task/TID/schedstat           nanoseconds run, waited for a CPU, and a number
     <proc>/PID/task/TID/status              how often the thread lost its CPU
 
@@ -293,6 +294,22 @@ def _views(debugfs: Path, proc: Path, before: dict[str, Reading], began: float,
         after, ended = read(debugfs, proc), time.monotonic()
         yield render(rows(before, after, ended - began), ended - began)
         before, began = after, ended
+
+
+@contextmanager
+def counting(debugfs: Path) -> Iterator[None]:
+    """Have a pvsync host count what its vCPUs do meanwhile; any other is left alone."""
+    file = debugfs / "pvsync/vcpu_stat"
+    before = ""
+    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
+        before = file.read_text()
+        file.write_text("1")
+    try:
+        yield
+    finally:
+        if before:
+            with suppress(OSError):
+                file.write_text(before)
 
 
 def run(shown: Iterable[RenderableType], console: Console, once: bool) -> None:

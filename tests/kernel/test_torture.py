@@ -165,6 +165,7 @@ def test_sleep_is_no_wait(host: Host) -> None:
     with host("hostile.toml", "test", vms=(2,)) as session, stalls.Watch() as watch:
         control = session.machine.control
         control.call("switch", run=names)
+        control.write_file(observed.VCPU_STAT, "1")
         files = control.run("sh", "-c", f"echo {WAITS}")[1].split()
         for file in files:
             control.write_file(file, "0")

@@ -351,7 +351,8 @@ def test_the_hosts_first_snapshot_has_what_was_left_after_clearing(tmp_path: Pat
     (tmp_path / "pvsync").mkdir()
     (tmp_path / "pvsync/cpu_waits").write_text("longest 0\n")
     command = observed.host_snapshot({"x-0": str(tmp_path)}, "before")
-    clear, rest = command.split("; ", 1)
+    clear, keep, rest = command.split("; ", 2)
+    assert "/pvsync/epochs" in keep
     assert shell(f"{clear}; cat {tmp_path}/pvsync/cpu_waits") == "0\n"
     (tmp_path / "pvsync/cpu_waits").write_text("1 1 1500\nlongest 1500\n")
     assert observed.parse(shell(f"{rest}; true")).cpu_waits == {"x-0": Waited({1: (1, 1500)}, 1500)}

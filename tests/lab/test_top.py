@@ -336,3 +336,17 @@ def test_ctrl_c_ends_it_cleanly(host: Host, number: int) -> None:
     out, err = child.communicate(timeout=10)
     assert (titles, child.returncode, err) == (2, 0, "")
     assert "Traceback" not in out
+
+
+def test_the_host_counts_meanwhile(host: Host) -> None:
+    """A host that counts already goes on; what is no pvsync host has no such file."""
+    file = host.debugfs / "pvsync/vcpu_stat"
+    with top.counting(host.debugfs):
+        assert not file.exists()
+    file.parent.mkdir()
+    for before in ("0\n", "1\n"):
+        file.write_text(before)
+        with pytest.raises(ZeroDivisionError), top.counting(host.debugfs):
+            assert file.read_text() == "1"
+            raise ZeroDivisionError
+        assert file.read_text() == before

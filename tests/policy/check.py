@@ -32,6 +32,7 @@ SOURCES = {
     "strong_yield": Path("kernel/pvsync/strong_yield.c"),
     "mark": KVM / "mark.c",
     "tlb": KVM / "tlb.c",
+    "window": KVM / "window.c",
 }
 """What runners test that is no header of their name."""
 

@@ -11,6 +11,7 @@
 #include <linux/minmax.h>
 #include <linux/types.h>
 
+#define div64_u64(a, b)		((u64)(a) / (u64)(b))
 #define __read_mostly
 #define ____cacheline_aligned_in_smp
 #define __acquires(x)
@@ -19,6 +20,8 @@
 #define __always_inline		inline __attribute__((__always_inline__))
 #define likely(x)		(x)
 #define unlikely(x)		(x)
+#define NSEC_PER_MSEC		1000000L
+#define fallthrough		__attribute__((__fallthrough__))
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, val)	(*(volatile __typeof__(x) *)&(x) = (val))
 #define smp_mb()		((void)0)
@@ -31,6 +34,9 @@
 
 struct task_struct;
 struct seq_file;
+struct pid;
+
+int yield_to(struct task_struct *task, bool preempt);
 
 /* Times that something is held or off. */
 static int kernel_holds;
@@ -71,10 +77,51 @@ typedef struct {
 } atomic64_t;
 
 #define atomic_read(v)		((v)->counter)
+#define atomic64_read(v)	((v)->counter)
+#define atomic64_inc_return(v)	(++(v)->counter)
+#define cmpxchg(where, old, new)					\
+	({								\
+		__typeof__(*(where)) __was = *(where);			\
+		if (__was == (old))					\
+			*(where) = (new);				\
+		__was;							\
+	})
 
 struct mutex {
-	int unused;
+	bool held;
 };
+
+#define mutex_init(mutex)	((mutex)->held = false)
+
+static inline bool mutex_trylock(struct mutex *mutex)
+{
+	if (mutex->held)
+		return false;
+	mutex->held = true;
+	kernel_holds++;
+	return true;
+}
+
+static inline void mutex_lock(struct mutex *mutex)
+{
+	if (!mutex_trylock(mutex))
+		__builtin_trap();	/* A deadlock. */
+}
+
+static inline void mutex_unlock(struct mutex *mutex)
+{
+	mutex->held = false;
+	kernel_holds--;
+}
+
+#define GFP_KERNEL_ACCOUNT	1U
+#define __GFP_NOWARN		2U
+
+/* Answered by the test. */
+void *kvzalloc(size_t size, unsigned int flags);
+void kvfree(const void *memory);
+u64 ktime_get_ns(void);
+u64 rdtsc(void);
 
 struct hrtimer {
 	int unused;

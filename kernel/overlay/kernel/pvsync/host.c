@@ -13,7 +13,6 @@
 #include <linux/moduleparam.h>
 #include <linux/pid.h>
 #include <linux/printk.h>
-#include <linux/sched/clock.h>
 #include <linux/sched/cputime.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
@@ -24,7 +23,7 @@
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/strong_yield.h>
-#include <linux/pvsync/wake.h>
+#include <linux/pvsync/vcpus.h>
 
 #undef MODULE_PARAM_PREFIX
 #define MODULE_PARAM_PREFIX "pvsync."
@@ -293,6 +292,9 @@ int pvsync_choose(const struct pvsync_choice *choice, const char *text)
 {
 	int value = find_value(choice, text);
 
+	/* The first one of each is stock KVM's. */
+	if (value > 0)
+		pvsync_vcpus_enable();
 	if (value >= 0 && choice->chosen)
 		choice->chosen(value);
 	return value;
@@ -443,73 +445,6 @@ u64 pvsync_thread_ns(struct pid *pid)
 	return task ? task_sched_runtime(task) : 0;
 }
 EXPORT_SYMBOL_GPL(pvsync_thread_ns);
-
-/*
- * Whether a task sleeps. The fair scheduler keeps one queued that has had more than its
- * share until it has paid for that.
- */
-static bool is_asleep(const struct task_struct *task)
-{
-	return !READ_ONCE(task->on_rq) || READ_ONCE(task->se.sched_delayed);
-}
-
-DEFINE_STATIC_KEY_FALSE(pvsync_wake_key);
-
-/**
- * pvsync_wake_enable - note from now on when vCPUs are woken
- *
- * The scheduler's own account of waits has sleep in it: if a task that sleeps and is still
- * queued moves to another CPU, it counts as waiting from then on until it runs again.
- *
- * Stays: what it costs is a look at each task that is woken.
- *
- * Context: may sleep.
- */
-void pvsync_wake_enable(void)
-{
-	static_branch_enable(&pvsync_wake_key);
-}
-EXPORT_SYMBOL_GPL(pvsync_wake_enable);
-
-/**
- * __pvsync_vcpu_waking - note when a vCPU is woken
- * @task: the task that is, of a vCPU if it has preempt notifiers
- *
- * One that was preempted on its way to sleep has waited since then.
- *
- * Context: as pvsync_waking().
- */
-void __pvsync_vcpu_waking(struct task_struct *task)
-{
-#ifdef CONFIG_PREEMPT_NOTIFIERS
-	if (!hlist_empty(&task->preempt_notifiers) && is_asleep(task))
-		WRITE_ONCE(task->pvsync.vcpu_woken, local_clock());
-#endif
-}
-
-/**
- * pvsync_thread_delay_ns - for how long a vCPU's thread that waits for a CPU has done so
- * @pid: its pid, or NULL
- *
- * Here for the same reason.
- *
- * Context: any, @pid protected by RCU; off by a wait that begins or ends meanwhile.
- *
- * Return: ns, all its waits so far and this one up to now; 0 if it does not wait.
- */
-u64 pvsync_thread_delay_ns(struct pid *pid)
-{
-	struct task_struct *task = pid_task(pid, PIDTYPE_PID);
-	u64 queued = task ? READ_ONCE(task->sched_info.last_queued) : 0;
-	s64 lasts;
-
-	if (!queued || is_asleep(task))
-		return 0;
-	/* Clocks of two CPUs may differ by a little. */
-	lasts = local_clock() - max(queued, READ_ONCE(task->pvsync.vcpu_woken));
-	return READ_ONCE(task->sched_info.run_delay) + max_t(s64, lasts, 0);
-}
-EXPORT_SYMBOL_GPL(pvsync_thread_delay_ns);
 
 /**
  * pvsync_cpu_switches - how often a CPU has switched tasks

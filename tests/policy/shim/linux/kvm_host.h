@@ -85,6 +85,7 @@ struct test_machine {
 
 struct kvm_vcpu {
 	struct kvm	*kvm;
+	struct pid	*pid;
 	int		vcpu_id, vcpu_idx;
 	int		mode;
 	bool		ready;
@@ -153,6 +154,10 @@ static inline struct kvm_vcpu *kvm_get_vcpu(struct kvm *kvm, int i)
 		__builtin_trap();	/* KVM gives none; nobody here expects that. */
 	return kvm->vcpus[i];
 }
+
+#define kvm_for_each_vcpu(i, vcpu, kvm)						\
+	for ((i) = 0; (i) < (unsigned long)atomic_read(&(kvm)->online_vcpus) &&	\
+		      ((vcpu) = kvm_get_vcpu(kvm, i), true); (i)++)
 
 /* Of 48 bits. */
 static inline bool is_noncanonical_invlpg_address(u64 address, struct kvm_vcpu *vcpu)

@@ -24,6 +24,7 @@ struct kvm_vcpu;
 #include <linux/pvsync/count.h>
 #include <linux/pvsync/hvs.h>
 #include <linux/pvsync/pause.h>
+#include <linux/pvsync/vcpus.h>
 
 /* Ranges that a vCPU keeps until it flushes; with more to do, it flushes all. */
 #define PVSYNC_TLB_RANGES	8
@@ -130,7 +131,8 @@ struct pvsync_loan {
 
 /**
  * struct pvsync_cpu_wait - how long a vCPU waited for a CPU
- * @before: for how long its thread had, in all, when it lost its CPU; ns
+ * @round: the round in which its thread lost its CPU, see pvsync_vcpu_stat_round
+ * @before: for how long the thread had waited, in all, by then; ns
  * @waits: how many waits, by their length
  * @ns: sums of these waits, ns
  * @longest: the longest, ns
@@ -138,6 +140,7 @@ struct pvsync_loan {
  * Written by the vCPU's thread, read and cleared by others without a lock.
  */
 struct pvsync_cpu_wait {
+	u32	round;
 	u64	before;
 	u64	waits[PVSYNC_WAIT_BINS];
 	u64	ns[PVSYNC_WAIT_BINS];
@@ -262,7 +265,8 @@ struct pvsync_kept {
  * @number: epochs that are over
  * @kept: the latest of them, the one with number n at n % PVSYNC_KEPT_EPOCHS
  *
- * What every spin reads, what every spin writes, and what epochs write are apart.
+ * What every spin reads, what every spin writes, and what epochs write are apart. A VM has
+ * them from when a policy searches for its window, or somebody opens their file in debugfs.
  */
 struct pvsync_epochs {
 	u32			window;
@@ -296,7 +300,7 @@ struct pvsync_epochs {
  * @aple_step: see there
  * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
  * @shoots: a vCPU of it has asked for a flush of others
- * @epochs: of its search for a window
+ * @epochs: of its search for a window; NULL until they are needed
  * @waiters_lock: guards @waiters; taken within run queue locks, never around them
  * @waiters: vCPUs that wait for a CPU
  */
@@ -316,7 +320,7 @@ struct pvsync_vm {
 	u32		aple_epoch;
 	bool		shoots;
 
-	struct pvsync_epochs epochs;
+	struct pvsync_epochs *epochs;
 
 	raw_spinlock_t	waiters_lock ____cacheline_aligned_in_smp;
 	struct pvsync_waiters waiters;
@@ -348,19 +352,117 @@ do {									\
 		pvsync_settle_exit(vcpu);				\
 } while (0)
 
-int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
-void pvsync_candidate(struct kvm_vcpu *me);
-void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
-void pvsync_vcpu_put(struct kvm_vcpu *vcpu);
 void pvsync_ecs_forget(struct kvm_vcpu *vcpu);
 void pvsync_init_vm(struct kvm *kvm);
+void pvsync_destroy_vm(struct kvm *kvm);
 void pvsync_create_vm_debugfs(struct kvm *kvm);
 
+/* All that vCPUs come by often is behind one key: a no-op each until somebody asks for it. */
+
+int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
+void __pvsync_candidate(struct kvm_vcpu *me);
+void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
+void __pvsync_vcpu_put(struct kvm_vcpu *vcpu);
+
 /* Called, and there, in the modules of the vendors. */
-void pvsync_svm_load(struct kvm_vcpu *vcpu);
-void pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel);
-void pvsync_vmx_load(struct kvm_vcpu *vcpu);
-void pvsync_vmx_pause(struct kvm_vcpu *vcpu);
+void __pvsync_svm_load(struct kvm_vcpu *vcpu);
+void __pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel);
+void __pvsync_vmx_load(struct kvm_vcpu *vcpu);
+void __pvsync_vmx_pause(struct kvm_vcpu *vcpu);
+
+/**
+ * pvsync_yield_to - yield to a vCPU, as strongly as the host wants, and note it
+ * @target: the vCPU
+ * @task: its thread
+ *
+ * Context: may sleep; noted and strong only if a vCPU of the same VM runs.
+ *
+ * Return: as yield_to().
+ */
+static __always_inline int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		return __pvsync_yield_to(target, task);
+	return yield_to(task, 1);
+}
+
+/**
+ * pvsync_candidate - a vCPU is looked at for a yield
+ * @me: the vCPU that spins
+ *
+ * Context: thread of @me, within a sign of spinning.
+ */
+static __always_inline void pvsync_candidate(struct kvm_vcpu *me)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		__pvsync_candidate(me);
+}
+
+/**
+ * pvsync_vcpu_load - a vCPU's thread runs on a CPU
+ * @vcpu: the vCPU
+ * @cpu: the CPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+static __always_inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		__pvsync_vcpu_load(vcpu, cpu);
+}
+
+/**
+ * pvsync_vcpu_put - a vCPU's thread leaves its CPU, or KVM
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+static __always_inline void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		__pvsync_vcpu_put(vcpu);
+}
+
+/**
+ * pvsync_svm_load - a vCPU's thread runs; stock KVM has chosen its window
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+static __always_inline void pvsync_svm_load(struct kvm_vcpu *vcpu)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		__pvsync_svm_load(vcpu);
+}
+
+/**
+ * pvsync_vmx_load - a vCPU's thread runs; stock KVM has chosen its window
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+static __always_inline void pvsync_vmx_load(struct kvm_vcpu *vcpu)
+{
+	if (static_branch_unlikely(&pvsync_vcpus_key))
+		__pvsync_vmx_load(vcpu);
+}
+
+/* PAUSE exits. Macros, as kvm_vcpu_on_spin() is declared later. */
+#define pvsync_svm_pause(vcpu, in_kernel)			\
+do {								\
+	if (static_branch_unlikely(&pvsync_vcpus_key))		\
+		__pvsync_svm_pause(vcpu, in_kernel);		\
+	else							\
+		kvm_vcpu_on_spin(vcpu, in_kernel);		\
+} while (0)
+
+#define pvsync_vmx_pause(vcpu)					\
+do {								\
+	if (static_branch_unlikely(&pvsync_vcpus_key))		\
+		__pvsync_vmx_pause(vcpu);			\
+	else							\
+		kvm_vcpu_on_spin(vcpu, true);			\
+} while (0)
 
 #else
 
@@ -379,6 +481,7 @@ static inline void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu) { }
 static inline void pvsync_vcpu_put(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_ecs_forget(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_init_vm(struct kvm *kvm) { }
+static inline void pvsync_destroy_vm(struct kvm *kvm) { }
 static inline void pvsync_create_vm_debugfs(struct kvm *kvm) { }
 static inline void pvsync_svm_load(struct kvm_vcpu *vcpu) { }
 static inline void pvsync_vmx_load(struct kvm_vcpu *vcpu) { }

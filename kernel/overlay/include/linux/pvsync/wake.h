@@ -10,10 +10,8 @@ struct task_struct;
 
 #ifdef CONFIG_PVSYNC_KVM
 
-#include <linux/jump_label.h>
+#include <linux/pvsync/vcpus.h>
 
-DECLARE_STATIC_KEY_FALSE(pvsync_wake_key);
-void pvsync_wake_enable(void);
 void __pvsync_vcpu_waking(struct task_struct *task);
 
 static __always_inline void pvsync_vcpu_waking(struct task_struct *task)

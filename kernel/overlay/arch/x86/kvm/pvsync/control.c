@@ -13,6 +13,9 @@
  *	cpu_waits		how long its vCPUs waited for a CPU, see cpu_wait.c
  *	epochs			a line of heads and one for each of the latest epochs,
  *				see window.c
+ *
+ * The last three are of the time in which somebody asked for them, see
+ * kernel/pvsync/vcpus.c.
  */
 #include <linux/debugfs.h>
 #include <linux/kvm_host.h>
@@ -20,7 +23,6 @@
 #include <linux/uaccess.h>
 
 #include <linux/pvsync/extend.h>
-#include <linux/pvsync/wake.h>
 
 #include "ecs.h"
 #include "spin.h"
@@ -168,7 +170,21 @@ static int epochs_show(struct seq_file *seq, void *unused)
 {
 	return pvsync_epochs_show(seq, seq->private);
 }
-DEFINE_SHOW_ATTRIBUTE(epochs);
+
+/* Who opens it wants the VM to keep them. */
+static int epochs_open(struct inode *inode, struct file *file)
+{
+	return pvsync_epochs_keep(inode->i_private) ? single_open(file, epochs_show,
+								  inode->i_private) : -ENOMEM;
+}
+
+static const struct file_operations epochs_fops = {
+	.owner		= THIS_MODULE,
+	.open		= epochs_open,
+	.read		= seq_read,
+	.llseek		= seq_lseek,
+	.release	= single_release,
+};
 
 static const struct {
 	const char			*name;
@@ -201,10 +217,19 @@ static const struct {
  */
 void pvsync_init_vm(struct kvm *kvm)
 {
-	mutex_init(&kvm->arch.pvsync.epochs.lock);
 	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
 	pvsync_extend_by(pvsync_extend);
-	pvsync_wake_enable();
+}
+
+/**
+ * pvsync_destroy_vm - a VM goes
+ * @kvm: the VM; its vCPUs run no more, and its folder is gone
+ *
+ * Context: may sleep.
+ */
+void pvsync_destroy_vm(struct kvm *kvm)
+{
+	kvfree(kvm->arch.pvsync.epochs);
 }
 
 /**

@@ -4,7 +4,8 @@
  * woken: the file cpu_waits of the VM, see control.c. A line "bin waits ns" for each
  * bin with waits of at least 2^(bin-1) and below 2^bin microseconds, bin 0 for shorter
  * ones, a line "lasts ns" for the longest wait that is not over, and a line "longest ns" for
- * the longest that is. Whatever is written to it clears it.
+ * the longest that is. Whatever is written to it clears it. Waits are noted while debugfs
+ * pvsync/vcpu_stat is 1, see kernel/pvsync/vcpus.c; one that began before is not.
  */
 #include <linux/bitops.h>
 #include <linux/kvm_host.h>
@@ -13,7 +14,15 @@
 #include <linux/sched/clock.h>
 #include <linux/seq_file.h>
 
+#include <linux/pvsync/vcpus.h>
+
 #include "spin.h"
+
+/* Whether it was noted how long the thread of a vCPU had waited when it lost its CPU. */
+static bool has_begun(const struct pvsync_cpu_wait *wait)
+{
+	return READ_ONCE(wait->round) == READ_ONCE(pvsync_vcpu_stat_round);
+}
 
 /* Of a thread that slept and was woken, what it has waited is not more than this; ns. */
 static u64 since_woken(void)
@@ -35,7 +44,7 @@ static unsigned int bin_of(u64 ns)
  * @vcpu: the vCPU
  *
  * The scheduler knows since when the thread could have run, but takes some time of sleep for
- * a wait, see pvsync_wake_enable().
+ * a wait, see __pvsync_vcpu_waking().
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -45,8 +54,10 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
 	unsigned int bin;
 	u64 ns;
 
+	if (!static_branch_unlikely(&pvsync_wake_key))
+		return;
 	/* Else it may be another thread's. */
-	if (!vcpu->scheduled_out)
+	if (!vcpu->scheduled_out || !has_begun(wait))
 		return;
 	ns = min(current->sched_info.run_delay - wait->before, since_woken());
 	if (!ns)
@@ -66,18 +77,25 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
  */
 void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
 {
-	WRITE_ONCE(vcpu->arch.pvsync.cpu_wait.before, current->sched_info.run_delay);
+	struct pvsync_cpu_wait *wait = &vcpu->arch.pvsync.cpu_wait;
+
+	if (!static_branch_unlikely(&pvsync_wake_key))
+		return;
+	WRITE_ONCE(wait->before, current->sched_info.run_delay);
+	WRITE_ONCE(wait->round, READ_ONCE(pvsync_vcpu_stat_round));
 	WRITE_ONCE(current->pvsync.vcpu_woken, 0);
 }
 
 /* For how long a vCPU's thread has waited that has not got a CPU yet. */
 static u64 lasts(struct kvm_vcpu *vcpu)
 {
-	u64 before = READ_ONCE(vcpu->arch.pvsync.cpu_wait.before);
+	const struct pvsync_cpu_wait *wait = &vcpu->arch.pvsync.cpu_wait;
+	u64 before = READ_ONCE(wait->before);
 	u64 delay;
 
 	/* Else it is in user mode, and has been in waits that are not the vCPU's. */
-	if (!READ_ONCE(vcpu->scheduled_out))
+	if (!READ_ONCE(vcpu->scheduled_out) || !static_key_enabled(&pvsync_wake_key) ||
+	    !has_begun(wait))
 		return 0;
 	rcu_read_lock();
 	delay = pvsync_thread_delay_ns(rcu_dereference(vcpu->pid));

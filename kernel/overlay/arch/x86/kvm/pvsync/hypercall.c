@@ -4,6 +4,7 @@
 #include <linux/kvm_para.h>
 
 #include <linux/pvsync/abi.h>
+#include <linux/pvsync/vcpus.h>
 
 #include "ecs.h"
 #include "spin.h"
@@ -53,13 +54,16 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 	case PVSYNC_HC_HELP:
 		if (a0)
 			return -KVM_EINVAL;
+		pvsync_vcpus_ask();
 		pvsync_spin(vcpu, PVSYNC_SIGN_HELP, true);
 		return 0;
 	case PVSYNC_HC_TLB:
 		if (!pvsync_tlb_offered(vcpu))
 			return -KVM_ENOSYS;
+		pvsync_vcpus_ask();
 		return pvsync_tlb_shootdown(vcpu, a0, a1, a2, a3);
 	case PVSYNC_HC_ECS:
+		pvsync_vcpus_ask();
 		return pvsync_ecs_share(vcpu, a0, a1, a2, a3);
 	case PVSYNC_HC_GIVE_BACK:
 		if (a0)

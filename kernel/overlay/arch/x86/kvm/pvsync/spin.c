@@ -33,12 +33,12 @@ static const enum pvsync_counter sign_counters[] = {
 };
 
 /**
- * pvsync_candidate - a vCPU is looked at for a yield
+ * __pvsync_candidate - pvsync_candidate() once somebody asks for it
  * @me: the vCPU that spins
  *
- * Context: thread of @me, within a sign of spinning.
+ * Context: as pvsync_candidate().
  */
-void pvsync_candidate(struct kvm_vcpu *me)
+void __pvsync_candidate(struct kvm_vcpu *me)
 {
 	me->arch.pvsync.looked_at++;
 }
@@ -81,7 +81,7 @@ static bool too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
  * @in_kernel: whether it is known to spin in its kernel
  *
  * The entry for every sign of it but the hypercalls of Hyper-V's and Xen's guests,
- * which stock KVM answers. Nothing is allocated and no lock is held across a yield.
+ * which stock KVM answers. No lock is held across a yield.
  *
  * While this runs, the vCPU spins for the policies: if it loses its CPU, by the yield
  * or as its time is over, it is a lock waiter.
@@ -191,7 +191,7 @@ static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
 }
 
 /**
- * pvsync_yield_to - yield to a vCPU, as strongly as the host wants, and note it
+ * __pvsync_yield_to - pvsync_yield_to() once somebody asks for it
  * @target: the vCPU
  * @task: its thread
  *
@@ -199,11 +199,11 @@ static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
  * comes of it says nothing of a choice: such yields are counted, and not noted. So are those
  * of Hyper-V's and Xen's guests that spin, for which stock KVM chooses.
  *
- * Context: may sleep; noted and strong only if a vCPU of the same VM runs.
+ * Context: as pvsync_yield_to().
  *
  * Return: as yield_to().
  */
-int pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
+int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 {
 	struct kvm_vcpu *me = kvm_get_running_vcpu();
 	int cpu = task_cpu(task);

@@ -74,6 +74,7 @@ void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink);
 bool pvsync_window_reached(struct kvm_vcpu *vcpu);
 void pvsync_window_resume(struct kvm_vcpu *vcpu);
 void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns);
+struct pvsync_epochs *pvsync_epochs_keep(struct kvm *kvm);
 int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm);
 
 void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu);

@@ -8,13 +8,13 @@
 #include "tlb.h"
 
 /**
- * pvsync_vcpu_load - a vCPU's thread runs on a CPU
+ * __pvsync_vcpu_load - pvsync_vcpu_load() once somebody asks for it
  * @vcpu: the vCPU
  * @cpu: the CPU
  *
- * Context: thread of @vcpu, preemption disabled.
+ * Context: as pvsync_vcpu_load().
  */
-void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
+void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
 	vcpu->arch.pvsync.loan.dropped = false;
@@ -28,12 +28,12 @@ void pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 }
 
 /**
- * pvsync_vcpu_put - a vCPU's thread leaves its CPU, or KVM
+ * __pvsync_vcpu_put - pvsync_vcpu_put() once somebody asks for it
  * @vcpu: the vCPU
  *
- * Context: thread of @vcpu, preemption disabled.
+ * Context: as pvsync_vcpu_put().
  */
-void pvsync_vcpu_put(struct kvm_vcpu *vcpu)
+void __pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 {
 	bool yields = vcpu->arch.pvsync.yielding;
 	enum pvsync_counter where;

@@ -28,13 +28,15 @@
  *						[S] window of the VM
  *						[S] begin of the next epoch
  *
- * So vCPUs share one counter, and no lock: who finds the lock taken goes on. The
+ * So vCPUs share one counter, and no lock: who finds the lock taken goes on. And they
+ * share nothing where nobody asks for epochs, which are not there then. The
  * sums are read while others add to them. They only grow, and the next epoch begins
  * with the very values with which this one has ended, so that nothing is lost.
  */
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/timekeeping.h>
 
 #include <asm/tsc.h>
@@ -46,6 +48,18 @@
 
 /* Cycles that a PAUSE exit counts for in the filter in software. */
 #define SOFT_PAUSE	1024
+
+/* NULL if nobody has needed them yet. */
+static struct pvsync_epochs *epochs_of(struct kvm *kvm)
+{
+	/* Matches the cmpxchg() from pvsync_epochs_keep(). */
+	return READ_ONCE(kvm->arch.pvsync.epochs);
+}
+
+static bool searches(u32 policy)
+{
+	return policy == PVSYNC_WINDOW_APLE || policy == PVSYNC_WINDOW_STEADY;
+}
 
 /* What one PAUSE counts for, cycles; not 0. */
 static u32 pause_worth(bool soft)
@@ -78,16 +92,16 @@ static struct pvsync_bounds bounds_of(struct kvm *kvm)
  */
 static void leave_search(struct pvsync_epochs *epochs)
 {
-	if (unlikely(READ_ONCE(epochs->searching) != PVSYNC_WINDOW_KVM))
+	if (epochs && unlikely(READ_ONCE(epochs->searching) != PVSYNC_WINDOW_KVM))
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 }
 
-static u32 searched(struct kvm *kvm, int policy)
+static u32 searched(struct kvm *kvm, u32 policy)
 {
-	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = epochs_of(kvm);
 	struct pvsync_bounds bounds;
 
-	if (likely(READ_ONCE(epochs->searching) == policy))
+	if (likely(epochs && READ_ONCE(epochs->searching) == policy))
 		return READ_ONCE(epochs->window);
 	/* The search begins with the next epoch. */
 	leave_search(epochs);
@@ -118,7 +132,7 @@ u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock)
 		window = pvsync_choice_number(policy);
 		fallthrough;
 	default:
-		leave_search(&vcpu->kvm->arch.pvsync.epochs);
+		leave_search(epochs_of(vcpu->kvm));
 	}
 	vcpu->arch.pvsync.window.now = window;
 	return window;
@@ -252,6 +266,35 @@ static void sum_spun(struct kvm *kvm, struct pvsync_spun *sum, u64 *cpu_ns)
 	}
 }
 
+/**
+ * pvsync_epochs_keep - keep epochs of a VM from now on
+ * @kvm: the VM
+ *
+ * The first one begins now.
+ *
+ * Context: may sleep.
+ *
+ * Return: the epochs, NULL if there is no memory for them.
+ */
+struct pvsync_epochs *pvsync_epochs_keep(struct kvm *kvm)
+{
+	struct pvsync_epochs *epochs = epochs_of(kvm), *first;
+
+	if (epochs)
+		return epochs;
+	epochs = kvzalloc(sizeof(*epochs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!epochs)
+		return NULL;
+	mutex_init(&epochs->lock);
+	sum_spun(kvm, &epochs->before, &epochs->cpu_before);
+	/* Matches the READ_ONCE() from epochs_of(). */
+	first = cmpxchg(&kvm->arch.pvsync.epochs, NULL, epochs);
+	if (!first)
+		return epochs;
+	kvfree(epochs);
+	return first;
+}
+
 static u64 cycles_to_ns(u64 cycles)
 {
 	return pvsync_scale(cycles, NSEC_PER_MSEC, tsc_khz);
@@ -260,7 +303,7 @@ static u64 cycles_to_ns(u64 cycles)
 /* What has been added since the last call. */
 static void measure(struct kvm *kvm, struct pvsync_epoch *epoch)
 {
-	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = epochs_of(kvm);
 	const struct pvsync_spun *before = &epochs->before;
 	struct pvsync_spun now;
 	u64 cpu_ns, spun, pauses, timed;
@@ -285,13 +328,13 @@ static void measure(struct kvm *kvm, struct pvsync_epoch *epoch)
 /* The window of the next epoch, cycles; 0 if the policy does not search. */
 static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 inefficiency)
 {
-	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = epochs_of(kvm);
 	struct pvsync_bounds bounds = bounds_of(kvm);
-	int policy = pvsync_window_of(kvm);
+	u32 policy = pvsync_window_of(kvm);
 	bool steady = policy == PVSYNC_WINDOW_STEADY;
 	u32 window;
 
-	if (policy != PVSYNC_WINDOW_APLE && !steady) {
+	if (!searches(policy)) {
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 		return 0;
 	}
@@ -304,7 +347,7 @@ static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 ineffici
 
 static void end_epoch(struct kvm_vcpu *vcpu)
 {
-	struct pvsync_epochs *epochs = &vcpu->kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = epochs_of(vcpu->kvm);
 	struct pvsync_kept *kept = &epochs->kept[epochs->number % PVSYNC_KEPT_EPOCHS];
 	struct pvsync_epoch *epoch = &kept->epoch;
 
@@ -322,10 +365,18 @@ static void end_epoch(struct kvm_vcpu *vcpu)
 
 static bool is_over(struct kvm *kvm, u64 spins)
 {
-	struct pvsync_vm *vm = &kvm->arch.pvsync;
+	u32 own = READ_ONCE(kvm->arch.pvsync.aple_epoch);
 
-	return pvsync_epoch_over(READ_ONCE(vm->epochs.began), spins,
-				 pvsync_number_of(&pvsync_aple_epoch, READ_ONCE(vm->aple_epoch)));
+	return pvsync_epoch_over(READ_ONCE(epochs_of(kvm)->began), spins,
+				 pvsync_number_of(&pvsync_aple_epoch, own));
+}
+
+/* Those that this spin counts for; NULL if nobody asks for any. */
+static struct pvsync_epochs *needed_epochs(struct kvm *kvm)
+{
+	u32 policy = pvsync_choice_index(pvsync_window_of(kvm));
+
+	return searches(policy) ? pvsync_epochs_keep(kvm) : epochs_of(kvm);
 }
 
 /**
@@ -334,23 +385,26 @@ static bool is_over(struct kvm *kvm, u64 spins)
  * @window: the window that it reached, cycles
  * @handling_ns: how long that took, ns
  *
- * Epochs are measured with all policies, so that what they cost can be compared.
+ * Epochs that are kept are measured with all policies, so that what these cost can be
+ * compared. A vCPU that has had no window of pvsync's yet counts for none.
  *
  * Context: thread of @vcpu, may sleep.
  */
 void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns)
 {
-	struct pvsync_epochs *epochs = &vcpu->kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = needed_epochs(vcpu->kvm);
 	struct pvsync_spun *spun = &vcpu->arch.pvsync.spun;
 	u64 spins;
 
+	if (!window)
+		return;
 	pvsync_count_for(vcpu, PVSYNC_spin_windows, window);
 	pvsync_count_for(vcpu, PVSYNC_spin_handling_ns, handling_ns);
 	add(&spun->spins, 1);
 	add(&spun->windows, window);
 	add(&spun->handling_ns, handling_ns);
 
-	if (likely(!is_over(vcpu->kvm, atomic64_inc_return(&epochs->spins))))
+	if (!epochs || likely(!is_over(vcpu->kvm, atomic64_inc_return(&epochs->spins))))
 		return;
 	if (!mutex_trylock(&epochs->lock))
 		return;
@@ -376,7 +430,7 @@ static void show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kep
 /**
  * pvsync_epochs_show - the latest epochs of a VM, for its debugfs
  * @seq: where they are shown
- * @kvm: the VM
+ * @kvm: the VM, which keeps epochs
  *
  * A line of heads, and a line for each, from the first on.
  *
@@ -386,7 +440,7 @@ static void show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kep
  */
 int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm)
 {
-	struct pvsync_epochs *epochs = &kvm->arch.pvsync.epochs;
+	struct pvsync_epochs *epochs = epochs_of(kvm);
 	u64 number;
 
 	seq_puts(seq, "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next\n");

@@ -53,15 +53,15 @@ static void set_window(struct vcpu_svm *svm)
 }
 
 /**
- * pvsync_svm_load - a vCPU's thread runs; stock KVM has chosen its window
+ * __pvsync_svm_load - pvsync_svm_load() once somebody asks for it
  * @vcpu: the vCPU
  *
  * What a guest of this guest has is what its own host chose, see
  * nested_vmcb02_prepare_control(); it is left, and what this one's exits are until it is back.
  *
- * Context: thread of @vcpu, preemption disabled.
+ * Context: as pvsync_svm_load().
  */
-void pvsync_svm_load(struct kvm_vcpu *vcpu)
+void __pvsync_svm_load(struct kvm_vcpu *vcpu)
 {
 	struct vcpu_svm *svm = to_svm(vcpu);
 	bool wanted = wants_exits(vcpu->kvm);
@@ -78,13 +78,13 @@ void pvsync_svm_load(struct kvm_vcpu *vcpu)
 }
 
 /**
- * pvsync_svm_pause - a PAUSE exit
+ * __pvsync_svm_pause - a PAUSE exit
  * @vcpu: the vCPU
  * @in_kernel: whether it is known to be in its kernel
  *
  * Context: thread of @vcpu, may sleep.
  */
-void pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel)
+void __pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel)
 {
 	if (!kvm_pause_in_guest(vcpu->kvm)) {
 		pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, in_kernel);

@@ -21,24 +21,24 @@ static void set_window(struct kvm_vcpu *vcpu)
 }
 
 /**
- * pvsync_vmx_load - a vCPU's thread runs; stock KVM has chosen its window
+ * __pvsync_vmx_load - pvsync_vmx_load() once somebody asks for it
  * @vcpu: the vCPU
  *
- * Context: thread of @vcpu, preemption disabled.
+ * Context: as pvsync_vmx_load().
  */
-void pvsync_vmx_load(struct kvm_vcpu *vcpu)
+void __pvsync_vmx_load(struct kvm_vcpu *vcpu)
 {
 	if (!kvm_pause_in_guest(vcpu->kvm))
 		set_window(vcpu);
 }
 
 /**
- * pvsync_vmx_pause - a pause loop exit
+ * __pvsync_vmx_pause - a pause loop exit
  * @vcpu: the vCPU, in its kernel: processors do not detect loops elsewhere
  *
  * Context: thread of @vcpu, may sleep.
  */
-void pvsync_vmx_pause(struct kvm_vcpu *vcpu)
+void __pvsync_vmx_pause(struct kvm_vcpu *vcpu)
 {
 	pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, true);
 	if (!kvm_pause_in_guest(vcpu->kvm))
