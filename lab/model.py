@@ -267,7 +267,7 @@ class Preemptions:
     """Kind to how many for each second, see `preemptions.KINDS`."""
     avoided: float | None
     """Of those inside a critical section, the share that was put off until the vCPU had
-    left it, 0 to 1; without the kind `stuck`, which waits and is not put off."""
+    left it, 0 to 1; of the kind `stuck`, which waits, only those whose loan has expired."""
     avoided_with_stuck: float | None
     """The same, those of that kind counted as not put off."""
     unavoidable_per_s: float | None

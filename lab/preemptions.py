@@ -38,10 +38,22 @@ def unavoidable(count: Counts, inside: tuple[str, ...]) -> int | None:
     return add(count.get(f"preempt_{kind}") for kind in inside)
 
 
-def avoided(count: Counts, inside: tuple[str, ...] = SECTIONS) -> float | None:
-    """Share of the preemptions of the kinds `inside` put off until they were over, 0 to 1."""
+def avoided(count: Counts) -> float | None:
+    """Share of the preemptions in sections that could be left that were put off until they were.
+
+    At least that, 0 to 1. A loan that expired did not avoid one. If its vCPU had come to wait
+    with a lock meanwhile, it counts as `stuck` and not as one of SECTIONS, so as many as there are
+    of both are added; one that has expired in its section may be counted twice.
+    """
+    late, expired, stuck = map(count.get, ("extend_avoided", "extend_expired", "preempt_stuck"))
+    waiting = None if expired is None or stuck is None else min(expired, stuck)
+    return ratio(late, add((late, unavoidable(count, SECTIONS), waiting)))
+
+
+def avoided_with_stuck(count: Counts) -> float | None:
+    """The same share of the preemptions in any section, of those that wait themselves too."""
     late = count.get("extend_avoided")
-    return ratio(late, add((late, unavoidable(count, inside))))
+    return ratio(late, add((late, unavoidable(count, INSIDE))))
 
 
 def unmarked(count: Counts) -> float | None:
@@ -60,7 +72,7 @@ def figures(count: Counts, seconds: float, cpu_s: float | None = None,
         per_s=ratio(add(kinds(count).values()), seconds),
         kinds={kind: ratio(number, seconds) for kind, number in kinds(count).items()},
         avoided=avoided(count),
-        avoided_with_stuck=avoided(count, INSIDE),
+        avoided_with_stuck=avoided_with_stuck(count),
         unavoidable_per_s=ratio(unavoidable(count, INSIDE), seconds),
         granted_per_s=ratio(granted, seconds),
         us_per_grant=ratio(extra_ns, None if granted is None else 1e3 * granted),

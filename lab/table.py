@@ -256,8 +256,9 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
          " reader, mutex: with such a lock; rcu: as an RCU reader; stuck: with a lock, but waiting"
          " for another or for other vCPUs, awake, so not extended; waiter: the same without a lock;"
          " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
-         "unavoidable: irq to stuck. avoided: extend_avoided, of those and of the preemptions in"
-         " sections that could be left (irq to mutex); with stuck: and of those that could not."
+         "unavoidable: irq to stuck. avoided: extend_avoided, of those, of the preemptions in"
+         " sections that could be left (irq to mutex), and of stuck ones whose loan expired; with"
+         " stuck: of all."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."
          " unmarked: vCPUs that their guest takes for running, of those that lost the CPU, also"
          " by a yield."),

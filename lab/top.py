@@ -52,7 +52,8 @@ LEGEND = ("held up: of the vCPUs' time, waiting for a CPU. preempted: lost a CPU
           " something to do. ")
 SILENT = ("not told: that guest says nothing about its critical sections (pvsync.ecs=), so nobody"
           " outside can tell a lock holder or an interrupt from other work of its kernel.")
-REASONS = ("avoided: of the preemptions in critical sections, those put off until it was over."
+REASONS = ("avoided: of the preemptions in critical sections, those put off until it was over;"
+           " stuck ones count only as far as loans expired."
            " unavoidable: in one all the same, or stuck: with a lock, but waiting itself."
            " granted: put off; us/grant: for how long. yields: CPU given to another vCPU."
            " unmarked: of the vCPUs that lost or gave it, those that their guest takes for running"

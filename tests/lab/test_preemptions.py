@@ -30,10 +30,23 @@ def test_figures() -> None:
         vms="all", per_s=55 / 5,
         kinds={"irq": 0.2, "lock": 0.4, "reader": 0.6, "rcu": 0.8, "mutex": 1.0, "stuck": 2.0,
                "waiter": 1.2, "kernel": 1.4, "user": 1.6, "unknown": 1.8},
-        avoided=45 / 60, avoided_with_stuck=45 / 70, unavoidable_per_s=5.0, granted_per_s=10,
+        avoided=45 / 63, avoided_with_stuck=45 / 70, unavoidable_per_s=5.0, granted_per_s=10,
         us_per_grant=80, borrowed=0.002, unmarked=31 / 155)
     assert preemptions.figures(COUNT, 5.0).borrowed is None
     assert preemptions.are_counted(COUNT) and not preemptions.are_counted({"tlb_calls": 1})
+
+
+def test_a_loan_that_expired_avoided_nothing() -> None:
+    """A run of which all loans but those that expired were called avoided, by 1.0."""
+    count = dict.fromkeys(COUNT, 0) | {
+        "extend_granted": 925, "extend_avoided": 644, "extend_expired": 281, "preempt_stuck": 2283}
+    seen = preemptions.figures(count, 1.0)
+    assert seen.avoided == 644 / 925
+    assert seen.avoided_with_stuck == pytest.approx(0.22, abs=0.001)
+    # Of those that expired only as many were stuck; the others are in their kinds.
+    seen = preemptions.figures(count | {"preempt_stuck": 81, "preempt_lock": 200}, 1.0)
+    assert seen.avoided == 644 / 925
+    assert preemptions.figures(count | {"extend_expired": 0}, 1.0).avoided == 1
 
 
 def test_nothing_happened_is_not_unknown() -> None:
@@ -46,7 +59,8 @@ def test_nothing_happened_is_not_unknown() -> None:
 
 @pytest.mark.parametrize(("lost", "unknown"), [
     ("preempt_lock", {"per_s", "avoided", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
-    ("preempt_stuck", {"per_s", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
+    ("preempt_stuck", {"per_s", "avoided", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
+    ("extend_expired", {"avoided"}),
     ("preempt_user", {"per_s", "unmarked"}),
     ("extend_avoided", {"avoided", "avoided_with_stuck"}),
     ("extend_granted", {"granted_per_s", "us_per_grant"}),

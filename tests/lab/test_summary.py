@@ -257,7 +257,7 @@ def preempted(scheme: str, vms: int) -> Counted:
     names = dict.fromkeys(("preempt_irq", "preempt_lock", "preempt_reader", "preempt_rcu",
                            "preempt_mutex", "preempt_stuck", "preempt_waiter", "preempt_kernel",
                            "preempt_user", "preempt_unknown", "extend_granted", "extend_avoided",
-                           "extend_ns"), 0)
+                           "extend_expired", "extend_ns"), 0)
     own = (names | first, *(names | {"preempt_user": 4} for _ in range(vms - 1)))
     return Counted(host={name: sum(one[name] for one in own) for name in names}, vms=own,
                    usec=(1_000_000,) * vms)

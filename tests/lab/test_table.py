@@ -245,8 +245,8 @@ def test_why_vcpus_were_preempted(tmp_path: Path) -> None:
         "stock 2 all 22.0 0 0 0 0 0 0 0 0 2.00 20.0 0 - - 0 - 0 0",
         "watch 1 all 5.00 0 5.00 0 0 0 0 0 0 0 0 5.00 0 0 0 - 0 75.0",
         "watch 2 all 5.00 0 5.00 0 0 0 0 0 0 0 0 5.00 0 0 0 - 0 75.0",
-        "ecs 1 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 95.0 76.0 20.0 50.0 0.200 0",
-        "ecs 2 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 95.0 76.0 20.0 50.0 0.100 0"]
+        "ecs 1 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 90.5 76.0 20.0 50.0 0.200 0",
+        "ecs 2 all 9.00 0 1.00 0 0 0 5.00 3.00 0 0 0 6.00 90.5 76.0 20.0 50.0 0.100 0"]
     assert "unknown: in the kernel of a guest that does not say" in " ".join(text.split())
     host = table_rows(text, "what the host did about preemptions in critical sections")
     assert "ecs 2 40.0 95.0 75.0 5.00 1.00 3.00" in host

@@ -22,7 +22,8 @@ from lab.top import Reading, Row
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{}\n"
 KINDS = (*preemptions.KINDS, "yielded", "unmarked")
 ZEROS = dict.fromkeys((f"preempt_{kind}" for kind in KINDS), 0) | {
-    "yield_unmarked": 0, "extend_granted": 0, "extend_avoided": 0, "extend_ns": 0}
+    "yield_unmarked": 0, "extend_granted": 0, "extend_avoided": 0, "extend_ns": 0,
+    "extend_expired": 0}
 
 
 class Host:
