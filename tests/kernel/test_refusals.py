@@ -5,14 +5,10 @@ Each mechanism then is off, or does without, and says so once.
 """
 
 import re
-import subprocess
 
 import pytest
 
-from lab import images
-from lab.guest import BOOT_ARGS
-from lab.machine import accelerator
-from lab.progress import Silent
+from tests.kernel import alone
 from tests.kernel.conftest import HERE, Lab
 from tests.kernel.hypercalls import ENOSYS
 from tests.kernel.test_helping import asked
@@ -57,26 +53,11 @@ UNREAD = ("pvsync.locks=ticket", "pvsync.loc=pmt", "pvsync.lock_=pmt", "pvsync.t
 READ = ("pvsync.lock=pmt", "pvsync.halt-spins=9", "pvsync.extend_us=500", "pvsync.shell=0",
         "--", "pvsync.init=1")
 """Guests' and hosts', with either sort of dash, user space's, and what is init's."""
-LIMIT_S = 120
-"""For a boot to where it finds no root; 2 were seen."""
 
 
 def boot(*parameters: str) -> list[str]:
-    """What pvsync says in a kernel with two CPUs of QEMU's emulator.
-
-    It has no root, and so comes to its end by itself.
-    """
-    files = images.prepare("test", None, (), Silent())
-    arguments = [one for one in BOOT_ARGS if not one.startswith(("loglevel=", "root="))]
-    done = subprocess.run(
-        [*files.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-         "-M", "q35", *accelerator("tcg"), "-smp", "2", "-m", "512M", "-serial", "stdio",
-         "-kernel", str(files.guest_kernel), "-append", " ".join((*arguments, *parameters))],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-        timeout=LIMIT_S, check=True)
-    print(done.stdout)
-    assert "Unable to mount root fs" in done.stdout
-    return re.findall(r"pvsync: (.*)$", done.stdout, re.MULTILINE)
+    """What pvsync says in a kernel without a host."""
+    return re.findall(r"pvsync: (.*)$", alone.boot(*parameters), re.MULTILINE)
 
 
 @pytest.mark.parametrize("given", [PV, OTHERS], ids=["pv", "others"])
