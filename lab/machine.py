@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import console, pace
+from lab import acpi, console, pace
 from lab.control import Control, HostLost
 from lab.errors import LabError
 from lab.images import GuestFiles
@@ -29,7 +29,6 @@ HOST_ARGS = (
     "panic=-1", "oops=panic",       # trouble ends the machine at once
     "tsc=reliable", "no_timer_check", "mitigations=off", "random.trust_cpu=on",
     "nmi_watchdog=0",
-    "kvm.halt_poll_ns=0",           # an idle vCPU leaves its CPU to the others
     "kvm.tsc_tolerance_ppm=10000",  # see docs/results/nested-lab.md, "Lost timers"
     "transparent_hugepage=always",  # few nested faults; see "Guests that reset themselves"
 )
@@ -50,6 +49,8 @@ STOP_LIMIT = 10.0
 """Seconds that a host gets to end."""
 POLL = 0.02
 """Seconds between two looks whether a host has come up."""
+IDLE_STATES = "idle.aml"
+"""File of the table of `acpi`, in the machine's own folder."""
 HOSTD = Path(__file__).resolve().parent / "target" / "hostd.py"
 
 
@@ -120,7 +121,7 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
         "-display", "none", "-no-reboot", "-M", "q35", *cpus,
         "-smp", str(spec.pcpus), "-m", f"{spec.memory}M",
         "-kernel", str(spec.kernel), "-append", " ".join(kernel),
-        *disk("host", spec.image), *guests,
+        "-acpitable", f"file={run}/{IDLE_STATES}", *disk("host", spec.image), *guests,
         "-serial", f"file:{logs}/host-console.log",
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=control,path={run}/control,server=on,wait=off",
@@ -188,7 +189,10 @@ class Machine:
         argv = self.command()
         (self.logs / "qemu-command.txt").write_text(shlex.join(argv) + "\n")
         began = time.monotonic()
-        listener = self._listen() if self.spec.backend == "local" else None
+        local = self.spec.backend == "local"
+        if not local:
+            (self.run / IDLE_STATES).write_bytes(acpi.idle_states(self.spec.pcpus))
+        listener = self._listen() if local else None
         with (self.logs / "qemu.err").open("wb") as err:
             self.proc = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,

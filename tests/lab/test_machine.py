@@ -31,6 +31,8 @@ def test_host_command() -> None:
     kernel = value(argv, "-append").split()
     assert {"panic=-1", "oops=panic", "tsc_early_khz=2596130"} <= set(kernel)
     assert "kvm.tsc_tolerance_ppm=10000" in kernel
+    assert not any(word.startswith("kvm.halt_poll_ns") for word in kernel), "as users have it"
+    assert value(argv, "-acpitable") == "file=/run/idle.aml"
     drives = [value(argv, "-drive", i) for i in range(3)]
     assert ["readonly=on" in d for d in drives] == [True] * 3
     assert [d.split("file=")[1].split(",")[0] for d in drives] == ["/h", "/g", "/gk"]
