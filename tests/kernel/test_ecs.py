@@ -32,10 +32,12 @@ OFFERED = {
     call(ECS, MEMORY | 1, 0, 8): EINVAL,
     call(ECS, MEMORY | 1, 0, 0, 8): EINVAL,
     call(ECS, MEMORY | 2): EINVAL,
-    call(ECS, MEMORY | 2, MEMORY | 2): EINVAL,
-    call(ECS, MEMORY | 2, 1 << 52): EINVAL,
-    call(ECS, MEMORY | 2, MEMORY, 1 << 52): EINVAL,
-    call(ECS, MEMORY | 2, MEMORY, MEMORY, 2): EINVAL,
+    call(ECS, MEMORY | 2, MEMORY): EINVAL,
+    call(ECS, MEMORY | 4): EINVAL,
+    call(ECS, MEMORY | 4, MEMORY | 2): EINVAL,
+    call(ECS, MEMORY | 4, 1 << 52): EINVAL,
+    call(ECS, MEMORY | 4, MEMORY, 1 << 52): EINVAL,
+    call(ECS, MEMORY | 4, MEMORY, MEMORY, 2): EINVAL,
     call(ECS, 0, MEMORY): EINVAL,
     call(GIVE_BACK): 0,
     call(GIVE_BACK, 1): EINVAL,
@@ -68,7 +70,7 @@ true
 """As far as the devices, for a second; then until each CPU has shared its record once more."""
 LIES = """
 modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim
-modprobe ecs_claim seconds=2 form=2 && rmmod ecs_claim
+modprobe ecs_claim seconds=2 form=4 && rmmod ecs_claim
 dmesg | grep -a 'ecs claim'
 """
 BESIDE = """
@@ -248,11 +250,18 @@ def test_records_are_taken_back(lab: Lab) -> None:
     assert lost["preempt_kernel"] < lost["preempt_unknown"], lost
 
 
+def test_refusals_are_said_once_a_vm(misused: Result) -> None:
+    """Of two VMs that try everything, by the host that hears them."""
+    said = sum(log.count("a guest's record of critical sections is refused")
+               for log in misused.host_logs())
+    assert said == 2 * len(misused.runs("pvqspinlock")), misused.host_logs()
+
+
 def test_claims_that_never_end(misused: Result) -> None:
     """Garbage in every word, from all vCPUs: the host grants, bounds and survives."""
     for scheme in ("ecs-count", "ecs-count-watch"):
         said = re.findall(r"ecs claim: form (\d), (\d+) turns", misused.guest_output(scheme))
-        assert {form for form, _turns in said} == {"1", "2"}, misused.output
+        assert {form for form, _turns in said} == {"1", "4"}, misused.output
         assert all(int(turns) > 0 for _form, turns in said)
     lied = host(misused, "ecs-count")
     assert lied["extend_expired"] > lied["extend_avoided"], lied

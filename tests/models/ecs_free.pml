@@ -4,31 +4,33 @@
  * preempt count and __pvsync_ecs_reschedule() in kernel/pvsync/ecs.c, the host's
  * arch/x86/kvm/pvsync/ecs.c and extend.c.
  *
- *  (a) A loan that began in a section which ends with preempt_enable() ends there,
- *      unless the guest chose a task meanwhile, when the host's mark is gone.
+ *  (a) A look that finds the vCPU in no section ends its loan, and a guest that chooses
+ *      a task on borrowed time, and is no reader, gives back before.
  *  (b) Every loan has a timer or a request to switch, and ends after STEPS looks at
  *      most, wherever the vCPU is by then.
  *  (c) The guest gives back in no section, once per loan, and does not go on with what
  *      it has given back. It may be lent to again, after others have had the CPU.
- *  (d) The guest's own requests to choose a task are all followed: what the host
- *      writes to the preempt count loses none, and changes none of its counts.
+ *  (d) The preempt count is the guest's own: its requests to choose a task are all
+ *      followed, there are no others, and its counts are true. The host writes to its
+ *      half of the record alone.
  *  (e) One loan until the CPU has been through the scheduler, none while the vCPU has
  *      no CPU; a request of a real-time task is never put off.
  *
  * One vCPU, as the preempt count belongs to a CPU and moves nowhere; ROUNDS sections
  * of a task, one step for each instruction, and between any two of them an interrupt,
  * which may have a section of its own and may ask for another task, and an exit. NMIs
- * are as interrupts here: neither tells its end. Store buffers do not matter, as the
- * host writes only while the vCPU is out, and an exit empties them.
+ * are as interrupts here. Store buffers do not matter, as the host writes only while
+ * the vCPU is out, and an exit empties them.
  *
  * Loans for interrupts that are to be taken are in ecs.pml only, and so are vCPUs that
  * have given back and stay for one: here they go.
  *
  * Mutations, each of which has to be found:
- *	NO_MARK		the host does not write to the preempt count
- *	MARK_RUNNING	it does while the vCPU is in the guest
- *	UNMARK		it takes its mark back when the loan ends
- *	MARK_CLEARS	it writes a count of 0 with it
+ *	MARK		the host sets the guest's bit, to have a task chosen
+ *	MARK_RUNNING	it writes the preempt count back while the vCPU is in the guest
+ *	UNMARK		it clears the guest's bit when the loan ends
+ *	NO_CALL		the guest chooses a task and does not give back
+ *	KEEP_OUTSIDE	a look does not ask whether the vCPU is in a section
  *	NO_TIMER	nothing makes the request again after a look
  *	KEEP_ALWAYS	a look begins the loan's time anew
  *	KEEP_RETURNED	a look finds the vCPU in its scheduler, and lends on
@@ -71,7 +73,7 @@ byte handlers;
 bool lent;
 bool given;
 bool called;
-bool silent;		/* the section of the loan ends without a word */
+bool owed;		/* the task that is chosen is chosen on borrowed time */
 bool put_off;
 
 #define WHERE		(count != 0 || irqs != 0 || reader)
@@ -79,13 +81,15 @@ bool put_off;
 #define TASK_RUNS	(!out && !in_irq)
 #define IRQ_RUNS	(!out && in_irq)
 
-#define NOTICED		assert(!granted || TRULY || silent || need)
+#define OWN_REQUEST	assert(need == wanted)
 #define COUNTS_ARE_TRUE	assert(count == sections && irqs == handlers)
 
 /* preempt_enable(): the instruction tells whether count and bit are zero. */
 #define ENABLE(runs)	d_step { runs -> count--; sections--; zero = (count == 0 && irqs == 0 && need) }
 
-#ifdef BACK_IN_READER
+#ifdef NO_CALL
+#define MAY_GIVE_BACK	false
+#elif defined(BACK_IN_READER)
 #define MAY_GIVE_BACK	told
 #else
 #define MAY_GIVE_BACK	(told && !reader)
@@ -96,15 +100,15 @@ inline reschedule(runs)
 {
 	do
 	:: zero ->
-	   d_step { runs -> count++; sections++; choosing = true };
+	   d_step { runs -> count++; sections++; choosing = true; owed = (granted && !reader) };
 	   if
 	   :: d_step { runs && MAY_GIVE_BACK -> out = true; call = true }
 	   :: runs && !MAY_GIVE_BACK
 	   fi;
 	   d_step {
-		runs -> need = false;
-		wanted = false;
-		silent = true	/* the mark of a loan, if there is one, is gone */
+		runs -> assert(!owed);
+		need = false;
+		wanted = false
 	   };
 	   d_step { runs -> count--; sections--; choosing = false; zero = need }
 	:: !zero -> break
@@ -125,7 +129,7 @@ proctype task()
 	byte round = 0;
 
 	do
-	:: d_step { round < ROUNDS && TASK_RUNS -> NOTICED; COUNTS_ARE_TRUE; round++ };
+	:: d_step { round < ROUNDS && TASK_RUNS -> OWN_REQUEST; COUNTS_ARE_TRUE; round++ };
 	   if
 	   :: spin_section(TASK_RUNS)
 	   :: d_step { TASK_RUNS -> reader = true };
@@ -135,7 +139,7 @@ proctype task()
 	      fi;
 	      d_step { TASK_RUNS -> reader = false }
 	   fi
-	:: d_step { round == ROUNDS && TASK_RUNS -> NOTICED; assert(!wanted || need) }; break
+	:: d_step { round == ROUNDS && TASK_RUNS -> OWN_REQUEST }; break
 	od;
 end:	false
 }
@@ -158,7 +162,7 @@ end:	do
 	   :: true
 	   fi;
 	   d_step {
-		IRQ_RUNS -> assert(!wanted || need);
+		IRQ_RUNS -> OWN_REQUEST;
 		irqs = 0;
 		handlers = 0;
 		zero = (count == 0 && wanted)
@@ -170,17 +174,6 @@ end:	do
 
 /* The host. */
 
-inline mark()
-{
-	skip;	/* Spin leaves the first statement of a block out of trails. */
-#ifndef NO_MARK
-	need = true;
-#endif
-#ifdef MARK_CLEARS
-	count = 0
-#endif
-}
-
 inline loan_end()
 {
 	if
@@ -188,10 +181,10 @@ inline loan_end()
 		granted = false;
 		timer = false;
 		told = false;
-		silent = false;
 #ifdef UNMARK
-		need = false
+		need = false;
 #endif
+		owed = false
 	:: else
 	fi
 }
@@ -215,14 +208,12 @@ inline lend()
 	given = false;
 	granted = true;
 	told = true;
-	/* Above a spinlock, an interrupt ends first, and the spinlock tells. */
-	silent = (count == 0);
 	requested = false;
 	put_off = true;
-	timer = true;
-#ifndef MARK_RUNNING
-	mark()
+#ifdef MARK
+	need = true;
 #endif
+	timer = true
 }
 
 #ifdef KEEP_ALWAYS
@@ -235,6 +226,11 @@ inline lend()
 #else
 #define NOT_RETURNED	(!returned)
 #endif
+#ifdef KEEP_OUTSIDE
+#define STILL_IN	true
+#else
+#define STILL_IN	WHERE
+#endif
 #ifdef KEEP_REALTIME
 #define FAIR		true
 #else
@@ -246,16 +242,17 @@ inline schedule()
 {
 	d_step {
 		if
-		:: granted && NOT_RETURNED && TIME_LEFT && WHERE && FAIR ->
+		:: granted && NOT_RETURNED && TIME_LEFT && STILL_IN && FAIR ->
 			/* keep_loan() */
 			looks++;
 			assert(looks <= STEPS);
 			assert(!realtime && !returned);
+			assert(TRULY);
 			requested = false;
 #ifndef NO_TIMER
 			timer = true
 #endif
-		:: granted && !(NOT_RETURNED && TIME_LEFT && WHERE && FAIR) ->
+		:: granted && !(NOT_RETURNED && TIME_LEFT && STILL_IN && FAIR) ->
 			loan_end();
 			switched_away()
 		:: !granted && WHERE && !realtime ->
@@ -312,8 +309,8 @@ end:	do
 		out = false
 	   }
 #ifdef MARK_RUNNING
-	:: d_step { !out && granted && !need -> was = count };
-	   d_step { count = was; need = true; was = 0 }
+	:: d_step { !out && granted -> was = count };
+	   d_step { count = was; was = 0 }
 #endif
 	od
 }

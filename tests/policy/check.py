@@ -33,6 +33,7 @@ SOURCES = {
     "mark": KVM / "mark.c",
     "tlb": KVM / "tlb.c",
     "window": KVM / "window.c",
+    "ecs": KVM / "ecs.c",
 }
 """What runners test that is no header of their name."""
 

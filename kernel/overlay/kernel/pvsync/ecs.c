@@ -78,12 +78,9 @@
  * host asked to run somebody else, maybe with interrupts or preemption disabled, but
  * that is not what a section is. NMI handlers leave all that to what they interrupted.
  *
- * With free there is no subtraction to tell. The host makes the preempt count say
- * that a task has to be chosen, which preempt_enable() does when the count is down to
- * zero, or, with preempt=none and voluntary, cond_resched(). On the way is
- * __pvsync_ecs_reschedule(). RCU readers and interrupts end without that: what they
- * borrow ends with the next of these, with the next choice for another reason, or
- * when it is over.
+ * With free there is no subtraction to tell, and the host writes to nothing that the
+ * kernel maintains for itself. It looks now and then whether the section is over, and
+ * if a task is chosen meanwhile, __pvsync_ecs_reschedule() gives back what is left.
  *
  * Mistakes
  * --------
@@ -144,15 +141,19 @@ EXPORT_PER_CPU_SYMBOL(pvsync_ecs);
 
 DEFINE_STATIC_KEY_FALSE(pvsync_ecs_free_key);
 
-#define PVSYNC_ECS_OFF	0
-
-static const char * const form_names[] = {
-	[PVSYNC_ECS_OFF]	= "off",
-	[PVSYNC_ECS_COUNT]	= "count",
-	[PVSYNC_ECS_FREE]	= "free",
+enum ecs_form {
+	FORM_OFF,
+	FORM_COUNT,
+	FORM_FREE,
 };
 
-static unsigned int form __ro_after_init = PVSYNC_ECS_OFF;
+static const char * const form_names[] = {
+	[FORM_OFF]	= "off",
+	[FORM_COUNT]	= "count",
+	[FORM_FREE]	= "free",
+};
+
+static enum ecs_form form __ro_after_init = FORM_OFF;
 
 /* Records are shared although nothing is claimed, for what the host has to say. */
 static bool share_anyway __ro_after_init;
@@ -335,24 +336,24 @@ static void __init count_sections(bool on) { }
 
 #endif /* CONFIG_PVSYNC_ECS_COUNT */
 
-static void __init set_form(unsigned int wanted)
+static void __init set_form(enum ecs_form wanted)
 {
 	form = wanted;
-	count_sections(form == PVSYNC_ECS_COUNT);
-	announce_spins(form == PVSYNC_ECS_FREE);
-	if (form == PVSYNC_ECS_FREE)
+	count_sections(form == FORM_COUNT);
+	announce_spins(form == FORM_FREE);
+	if (form == FORM_FREE)
 		static_branch_enable(&pvsync_ecs_free_key);
 	else
 		static_branch_disable(&pvsync_ecs_free_key);
 }
 
-static const char * __init why_not(unsigned int wanted)
+static const char * __init why_not(enum ecs_form wanted)
 {
-	if (wanted == PVSYNC_ECS_OFF)
+	if (wanted == FORM_OFF)
 		return NULL;
-	if (wanted == PVSYNC_ECS_COUNT && !IS_ENABLED(CONFIG_PVSYNC_ECS_COUNT))
+	if (wanted == FORM_COUNT && !IS_ENABLED(CONFIG_PVSYNC_ECS_COUNT))
 		return "this kernel is built without it";
-	if (wanted == PVSYNC_ECS_FREE && !IS_ENABLED(CONFIG_PREEMPT_COUNT))
+	if (wanted == FORM_FREE && !IS_ENABLED(CONFIG_PREEMPT_COUNT))
 		return "this kernel keeps no preempt count";
 	return pvsync_host_lacks(PVSYNC_FEATURE_ECS);
 }
@@ -371,7 +372,7 @@ static int __init parse_ecs(char *arg)
 	reason = why_not(wanted);
 	if (reason) {
 		pr_info("pvsync.ecs=%s is off here: %s\n", arg, reason);
-		wanted = PVSYNC_ECS_OFF;
+		wanted = FORM_OFF;
 	}
 	set_form(wanted);
 	pr_info("critical sections: %s\n", form_names[form]);
@@ -406,16 +407,26 @@ static unsigned long nesting_offset(void)
 #endif
 }
 
+/* With free, so that the host need not be of this kernel's version. */
+static const struct pvsync_ecs_layout preempt_count_layout = {
+	.version	= PVSYNC_ECS_LAYOUT,
+	.interrupt	= NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET,
+	.section	= PREEMPT_MASK | (SOFTIRQ_MASK & ~SOFTIRQ_OFFSET),
+	.nesting	= PREEMPT_MASK,
+	.wait		= PREEMPT_OFFSET,
+};
+
 static long share_record(void)
 {
 	u64 record = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_ecs));
 	unsigned long nesting = nesting_offset();
 	u64 count, task = 0, memory = 0;
 
-	if (form == PVSYNC_ECS_OFF)
+	if (form == FORM_OFF)
 		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_SILENT, 0, 0, 0);
-	if (form == PVSYNC_ECS_COUNT)
+	if (form == FORM_COUNT)
 		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_COUNT, 0, 0, 0);
+	this_cpu_ptr(&pvsync_ecs)->layout = preempt_count_layout;
 	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.preempt_count));
 	if (nesting) {
 		task = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.current_task));
@@ -565,7 +576,7 @@ static int __init pvsync_ecs_init(void)
 {
 	int error;
 
-	if (form == PVSYNC_ECS_OFF && !share_anyway)
+	if (form == FORM_OFF && !share_anyway)
 		return 0;
 	error = see_sleep();
 	if (error) {
@@ -613,7 +624,7 @@ static const char *records(void)
 {
 	unsigned int cpu;
 
-	if (form == PVSYNC_ECS_OFF && !share_anyway)
+	if (form == FORM_OFF && !share_anyway)
 		return "none";
 	for_each_online_cpu(cpu) {
 		if (!READ_ONCE(per_cpu(taken, cpu)))

@@ -31,13 +31,24 @@ MODULE_PARM_DESC(drop, "on borrowed time share no record any more, and share it 
 
 static atomic64_t turns;
 
-/* Every word of it says something that cannot be, and the host writes to it. */
+/* Every claim in it says something that cannot be, and the host writes to it. */
 static struct pvsync_ecs *make_record(void)
 {
 	struct pvsync_ecs *record = kmalloc(sizeof(*record), GFP_KERNEL);
 
-	if (record)
-		memset(record, 0xff, sizeof(*record));
+	if (!record)
+		return NULL;
+	memset(record, 0xff, sizeof(*record));
+	if (form == PVSYNC_ECS_FREE) {
+		record->layout = (struct pvsync_ecs_layout) {
+			.version	= PVSYNC_ECS_LAYOUT,
+			.interrupt	= 0xffff0000,
+			.section	= 0x0000ffff,
+			.nesting	= 0x000000ff,
+			.wait		= 1,
+		};
+		memset(record->guest_reserved, 0, sizeof(record->guest_reserved));
+	}
 	return record;
 }
 

@@ -100,16 +100,35 @@ static u64 any(struct rnd_state *rnd)
 	}
 }
 
+/* A layout that the host takes, most times, if there is room for it. */
+static void make_layout(struct rnd_state *rnd, u64 gpa)
+{
+	u64 offset = gpa - virt_to_phys(pool);
+	struct pvsync_ecs *record = (void *)pool + offset;
+
+	if (offset > POOL_SIZE - sizeof(*record) || !IS_ALIGNED(offset, sizeof(*record)))
+		return;
+	record->layout = (struct pvsync_ecs_layout) {
+		.version	= PVSYNC_ECS_LAYOUT + !one_of(rnd, 8),
+		.interrupt	= 0x000f0000 << one_of(rnd, 9),
+		.section	= 0x0000ffff,
+		.nesting	= 0x0000ffff >> one_of(rnd, 8),
+		.wait		= one_of(rnd, 3),
+	};
+	memset(record->guest_reserved, 0, sizeof(record->guest_reserved));
+}
+
 static long share(struct rnd_state *rnd)
 {
 	/* Bits of the form are those below the record's alignment, right or wrong. */
-	u64 form = one_of(rnd, 4), a0 = address(rnd) | form;
+	u64 form = one_of(rnd, 6), record = address(rnd), a0 = record | form;
 	u64 task = 0, nesting = 0;
 
 	if (!one_of(rnd, 8))
 		return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, one_of(rnd, 8) ? 0 : any(rnd));
 	if (form != PVSYNC_ECS_FREE)
 		return kvm_hypercall4(PVSYNC_HC_ECS, a0, 0, 0, 0);
+	make_layout(rnd, record);
 	if (one_of(rnd, 4)) {
 		task = address(rnd);
 		nesting = any(rnd);

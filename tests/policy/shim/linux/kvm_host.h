@@ -60,8 +60,11 @@ struct kvm_apic_map {
 
 #define TEST_VCPUS	160
 
+struct mm_struct;
+
 struct kvm {
 	int			srcu;
+	struct mm_struct	*mm;
 	u32			dirty_ring_size;
 	atomic_t		online_vcpus;
 	struct kvm_memory_slot	*slot;
@@ -83,12 +86,25 @@ struct test_machine {
 	u64		last_address;
 };
 
+/* What a monitor sets with KVM_RUN. */
+struct kvm_run {
+	u64	kvm_dirty_regs;
+	struct {
+		struct {
+			struct {
+				u64	cr0;
+			} sregs;
+		} regs;
+	} s;
+};
+
 struct kvm_vcpu {
 	struct kvm	*kvm;
 	struct pid	*pid;
+	struct kvm_run	*run;
 	int		vcpu_id, vcpu_idx;
 	int		mode;
-	bool		ready;
+	bool		ready, wants_to_run, scheduled_out;
 	struct {
 		u64	tlb_flush;
 		struct {
@@ -96,7 +112,10 @@ struct kvm_vcpu {
 		} generic;
 	} stat;
 	struct {
-		bool			at_instruction_boundary;
+		bool			at_instruction_boundary, guest_state_protected;
+		struct {
+			bool	injected;
+		} interrupt;
 		int			mp_state;
 		int			last_vmentry_cpu;
 		struct {

@@ -57,17 +57,20 @@
  *
  * and for PVSYNC_ECS_FREE only, 0 otherwise:
  *
- * a1: the guest-physical address of its preempt count, 4 bytes
+ * a1: the guest-physical address of its preempt count, 4 bytes, laid out as the
+ *     record says (struct pvsync_ecs_layout)
  * a2: the guest-physical address of its pointer to the running task, 8 bytes; 0
  *     if the next one cannot be told
  * a3: bits 30..63 the address at which the guest maps all of its memory, bits
- *     0..29 where a task has its nesting of RCU readers, 4 bytes
+ *     0..29 where a task has its nesting of RCU readers, 4 bytes, signed
+ *
+ * The host reads what is there, and writes to none of it. 2 is no form.
  */
 #define PVSYNC_ECS_SIZE		128
 #define PVSYNC_ECS_COUNT	1
-#define PVSYNC_ECS_FREE		2
 #define PVSYNC_ECS_SILENT	3	/* none: the record is for what the host has to say */
-#define PVSYNC_ECS_FORM_MASK	3UL
+#define PVSYNC_ECS_FREE		4
+#define PVSYNC_ECS_FORM_MASK	(PVSYNC_ECS_SIZE - 1UL)
 #define PVSYNC_ECS_TASK_MASK	((1UL << 30) - 1)
 
 /*
@@ -75,9 +78,10 @@
  * last of them has 15. Words that are not preemptable belong to the CPU, the
  * preemptable word to the task that runs on it.
  *
- * BORROWED is set and cleared by the host while the vCPU does not run, and tells
- * that it runs on borrowed time: when it has left its sections, it calls
- * PVSYNC_HC_GIVE_BACK. With PVSYNC_ECS_FREE the words say no more than SPINNER.
+ * With PVSYNC_ECS_COUNT, BORROWED is set and cleared by the host while the vCPU does not
+ * run, and tells that it runs on borrowed time: when it has left its sections, it calls
+ * PVSYNC_HC_GIVE_BACK. With PVSYNC_ECS_FREE the words say no more than SPINNER, and the
+ * host does not write to them.
  */
 #define PVSYNC_ECS_LOCK		(1ULL << 0)	/* spinlocks, write-locked rwlocks */
 #define PVSYNC_ECS_READ		(1ULL << 16)	/* read-locked rwlocks */
@@ -92,10 +96,35 @@
 #define PVSYNC_ECS_FIELD	0xffffULL
 #define PVSYNC_ECS_BORROWED	(1ULL << 63)
 
+/* Version of the layout below; a host refuses those that it does not know. */
+#define PVSYNC_ECS_LAYOUT	1
+
+/**
+ * struct pvsync_ecs_layout - how the preempt count of a guest is laid out
+ * @version: PVSYNC_ECS_LAYOUT
+ * @interrupt: bits of the count, any of which is set while an interrupt is handled
+ * @section: bits, any of which is set while the guest does not switch tasks; none of
+ *	@interrupt's
+ * @nesting: those of @section that a wait counts in
+ * @wait: what a single wait adds to them, not 0
+ * @reserved: 0
+ *
+ * All other bits say nothing.
+ */
+struct pvsync_ecs_layout {
+	__u32	version;
+	__u32	interrupt;
+	__u32	section;
+	__u32	nesting;
+	__u32	wait;
+	__u32	reserved;
+};
+
 /**
  * struct pvsync_ecs - what a vCPU and its host tell each other
  * @non_preemptable: sections in which the guest does not switch tasks
  * @preemptable: sections that it can switch away from
+ * @layout: of the preempt count, with PVSYNC_ECS_FREE only; read by the call that shares
  * @guest_reserved: 0
  * @preempted: the vCPU waits for a CPU of the host
  * @overcommitted: when the vCPU came to its CPU, something else waited for that
@@ -109,7 +138,8 @@
 struct pvsync_ecs {
 	__u64	non_preemptable;
 	__u64	preemptable;
-	__u64	guest_reserved[6];
+	struct pvsync_ecs_layout layout;
+	__u64	guest_reserved[3];
 
 	__u32	preempted;
 	__u32	overcommitted;

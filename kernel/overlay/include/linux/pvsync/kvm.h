@@ -20,6 +20,7 @@ struct kvm_vcpu;
 #include <linux/mutex.h>
 #include <linux/spinlock_types.h>
 
+#include <linux/pvsync/abi.h>
 #include <linux/pvsync/aple.h>
 #include <linux/pvsync/count.h>
 #include <linux/pvsync/hvs.h>
@@ -84,6 +85,7 @@ struct pvsync_told {
  * @record: where its struct pvsync_ecs is
  * @preempt_count: where its preempt count is; this and the rest if it is free
  * @task: where its pointer to the running task is, if it has told
+ * @layout: of its preempt count
  * @memory: where the guest maps its memory
  * @nesting: where a task has its nesting of RCU readers
  * @told: what the record is to say
@@ -95,6 +97,7 @@ struct pvsync_shared {
 	struct gfn_to_hva_cache	record;
 	struct gfn_to_hva_cache	preempt_count;
 	struct gfn_to_hva_cache	task;
+	struct pvsync_ecs_layout layout;
 	u64			memory;
 	u64			nesting;
 	struct pvsync_told	told;
@@ -300,6 +303,7 @@ struct pvsync_epochs {
  * @aple_step: see there
  * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
  * @shoots: a vCPU of it has asked for a flush of others
+ * @ecs_refused: a record of its vCPUs was refused, which was said
  * @epochs: of its search for a window; NULL until they are needed
  * @waiters_lock: guards @waiters; taken within run queue locks, never around them
  * @waiters: vCPUs that wait for a CPU
@@ -319,6 +323,7 @@ struct pvsync_vm {
 	u32		aple_step;
 	u32		aple_epoch;
 	bool		shoots;
+	bool		ecs_refused;
 
 	struct pvsync_epochs *epochs;
 

@@ -5,6 +5,9 @@
  * eCS", USENIX ATC 2018, section 3.1. The record that a vCPU shares, and what is
  * read besides if it does not count, are in <linux/pvsync/abi.h>.
  *
+ * What a guest maintains for itself (its preempt count, a task) is read by the layout that
+ * it has told, and never written to.
+ *
  * The record is read when the vCPU is to lose its CPU and written when it loses it
  * and gets it back, always by the thread of the vCPU, while the vCPU is not in the
  * guest. So the words that both sides write are never written by both at once:
@@ -28,10 +31,16 @@
  * can come of it is bounded in extend.c. In user mode a vCPU is in no section of
  * its kernel, whatever its record says, unless it is about to take an interrupt.
  */
+#define pr_fmt(fmt) "kvm: pvsync: " fmt
+
+#include <linux/atomic.h>
 #include <linux/kvm_host.h>
 #include <linux/kvm_para.h>
 #include <linux/pagemap.h>
 #include <linux/preempt.h>
+#include <linux/printk.h>
+#include <linux/sched.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include <linux/pvsync/abi.h>
@@ -195,25 +204,25 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 }
 
 /*
- * From what the guest's kernel maintains anyway, laid out as this kernel's. Who waits
+ * From what the guest's kernel maintains anyway, laid out as it has told. Who waits
  * says so in the record: it has nothing better to do. Each wait counts once in the
  * preempt count; what is above that is taken for a lock.
  */
 static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
 {
+	const struct pvsync_ecs_layout *layout = &vcpu->arch.pvsync.ecs.layout;
 	struct claim claim;
 	u32 count;
 
 	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)) ||
 	    !read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
-	count &= ~PREEMPT_NEED_RESCHED;
-	if (count & (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET))
+	if (count & layout->interrupt)
 		return PVSYNC_preempt_irq;
 	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER))
-		return (count & PREEMPT_MASK) > PREEMPT_OFFSET ? PVSYNC_preempt_stuck :
-								 PVSYNC_preempt_waiter;
-	if (count)
+		return (count & layout->nesting) > layout->wait ? PVSYNC_preempt_stuck :
+								  PVSYNC_preempt_waiter;
+	if (count & layout->section)
 		return PVSYNC_preempt_lock;
 	if (reads_rcu(vcpu))
 		return PVSYNC_preempt_rcu;
@@ -365,26 +374,14 @@ static void mark_words(struct kvm_vcpu *vcpu, bool borrowed)
 	write_guest(vcpu, record, &claim, 0, sizeof(claim));
 }
 
-/*
- * As if the guest had asked its CPU to reschedule: its last preempt_enable() calls
- * the scheduler then. Not taken back when the time is over: it could be the
- * guest's own by then, and all that it costs is a look at its run queue.
- */
-static void make_reschedule(struct kvm_vcpu *vcpu)
-{
-	struct gfn_to_hva_cache *where = &vcpu->arch.pvsync.ecs.preempt_count;
-	u32 count;
-
-	if (!read_guest(vcpu, where, &count, sizeof(count)))
-		return;
-	count &= ~PREEMPT_NEED_RESCHED;
-	write_guest(vcpu, where, &count, 0, sizeof(count));
-}
-
 /**
  * pvsync_ecs_tell_loan - tell a guest that a vCPU runs on borrowed time, or not
  * @vcpu: the vCPU
  * @borrowed: it does
+ *
+ * In the host's half of the record; a guest that counts is told in its words, too, where it
+ * looks anyway. Nothing else of a guest is written to: what it maintains for itself may mean
+ * anything.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -398,8 +395,6 @@ void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed)
 	tell(vcpu, &told);
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_COUNT)
 		mark_words(vcpu, borrowed);
-	else if (borrowed)
-		make_reschedule(vcpu);
 }
 
 static bool map(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa,
@@ -407,6 +402,43 @@ static bool map(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa
 {
 	return IS_ALIGNED(gpa, size) &&
 	       !kvm_gfn_to_hva_cache_init(vcpu->kvm, where, gpa, size) && where->memslot;
+}
+
+/*
+ * Once a VM, as each of its vCPUs asks, and asks again.
+ *
+ * Return: what the guest gets.
+ */
+static long refuse(struct kvm_vcpu *vcpu, const char *reason)
+{
+	if (!xchg(&vcpu->kvm->arch.pvsync.ecs_refused, true))
+		pr_warn_ratelimited("process %d: a guest's record of critical sections is refused: %s\n",
+				    task_tgid_nr(current), reason);
+	return -KVM_EINVAL;
+}
+
+/* What is reserved may mean something to a later guest, which then needs a later host. */
+static bool understands(const struct pvsync_ecs *record)
+{
+	const struct pvsync_ecs_layout *layout = &record->layout;
+
+	return layout->version == PVSYNC_ECS_LAYOUT && !layout->reserved &&
+	       !memchr_inv(record->guest_reserved, 0, sizeof(record->guest_reserved)) &&
+	       !(layout->interrupt & layout->section) && !(layout->nesting & ~layout->section) &&
+	       layout->wait && !(layout->wait & ~layout->nesting);
+}
+
+/* Context: hypercall of @vcpu, may sleep; KVM's memory slots stay. */
+static bool read_layout(struct kvm_vcpu *vcpu)
+{
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	struct pvsync_ecs record;
+
+	if (kvm_read_guest_cached(vcpu->kvm, &ecs->record, &record, TOLD_OFFSET) ||
+	    !understands(&record))
+		return false;
+	ecs->layout = record.layout;
+	return true;
 }
 
 static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
@@ -451,8 +483,8 @@ static void tell_again(struct kvm_vcpu *vcpu)
  *
  * Context: thread of @vcpu, may sleep.
  *
- * Return: 0, or -KVM_EINVAL for arguments that have no meaning or memory that
- * the guest does not have; nothing is shared then.
+ * Return: 0, or -KVM_EINVAL for arguments that have no meaning, memory that the guest
+ * does not have, or a layout that this host does not know; nothing is shared then.
  */
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 {
@@ -468,19 +500,21 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	if (!a0 && !a1 && !a2 && !a3)
 		return 0;
 	if (!map(vcpu, &ecs->record, a0 - form, PVSYNC_ECS_SIZE))
-		return -KVM_EINVAL;
+		return refuse(vcpu, "it is not in the guest's memory");
 	switch (form) {
 	case PVSYNC_ECS_COUNT:
 	case PVSYNC_ECS_SILENT:
 		if (a1 || a2 || a3)
-			return -KVM_EINVAL;
+			return refuse(vcpu, "its form takes no other address");
 		break;
 	case PVSYNC_ECS_FREE:
+		if (!read_layout(vcpu))
+			return refuse(vcpu, "the layout of its preempt count is not understood");
 		if (!map_what_is_free(vcpu, a1, a2, a3))
-			return -KVM_EINVAL;
+			return refuse(vcpu, "what it refers to is not in the guest's memory");
 		break;
 	default:
-		return -KVM_EINVAL;
+		return refuse(vcpu, "its form is not known");
 	}
 	preempt_disable();
 	pvsync_loan_init(vcpu);
