@@ -142,7 +142,7 @@ BY = {
 
 
 NOT_OFFERED = {"host_features": "none"}
-OFFERED = {"host_features": "help,tlb,ecs"}
+OFFERED = {"host_features": "help,ecs,tlb"}
 IN_FORCE = {
     "all-dedicated": {"lock": "ticket", "tau": "off", "halt_spins": "off", "help": "off",
                       "tlb": "ipi", "ecs": "off", "ecs_record": "none", "park": "stock",

@@ -217,6 +217,39 @@ static void who_is_asked_about(void)
 	}
 }
 
+/* Of a vCPU, or of any task with preemption notifiers. */
+static bool is_asked(void)
+{
+	asked = 0;
+	task.preempt_notifiers.first = &task;
+	task.need_resched = true;
+	pvsync_extended(&task);
+	return asked;
+}
+
+/* Once KVM's module goes nobody is asked, and another module's going changes nothing. */
+static void nobody_is_asked_in_a_module_that_is_gone(void)
+{
+	unsigned long here = (unsigned long)ask;
+	struct module kvm = { here - 8, here + 8 }, other = { here + 8, here + 16 };
+
+	set_up();
+	CHECK_EQ(pvsync_extend_init(), 0);
+	pvsync_extend_key.enabled = true;
+	pvsync_extend_by(ask);
+	module_notifier->notifier_call(module_notifier, MODULE_STATE_GOING, &other);
+	CHECK(is_asked());
+	module_notifier->notifier_call(module_notifier, MODULE_STATE_COMING, &kvm);
+	CHECK(is_asked());
+	module_notifier->notifier_call(module_notifier, MODULE_STATE_GOING, &kvm);
+	CHECK(!is_asked());
+	module_notifier->notifier_call(module_notifier, MODULE_STATE_GOING, &kvm);
+	CHECK(!is_asked());
+	/* Loaded again. */
+	pvsync_extend_by(ask);
+	CHECK(is_asked());
+}
+
 static void who_wants_the_cpu(void)
 {
 	set_up();
@@ -242,6 +275,7 @@ int main(void)
 	RUN_TEST(not_to_who_is_far_ahead);
 	RUN_TEST(virtual_time_may_wrap);
 	RUN_TEST(who_is_asked_about);
+	RUN_TEST(nobody_is_asked_in_a_module_that_is_gone);
 	RUN_TEST(who_wants_the_cpu);
 	return check_summary();
 }

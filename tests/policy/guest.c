@@ -23,6 +23,9 @@ static long answer(unsigned long nr)
 
 /* Its hypercall, `asm volatile (instruction : ...)` in a function whose parameter is nr. */
 #define CONFIG_PVSYNC_GUEST
+#define CONFIG_PVSYNC_HELP
+#define CONFIG_PVSYNC_TLB
+#define CONFIG_PVSYNC_PARK
 #define volatile(...)	("" : "=a" (ret) : "0" (answer(nr)) : "memory")
 #include <../kernel/pvsync/guest.c>
 #undef volatile
@@ -102,6 +105,65 @@ static void who_cannot_use_it_does_not_ask(void)
 	CHECK_EQ(asked, 0);
 }
 
+enum told { NOT_TOLD, LOST, OFFERED_AGAIN };
+
+static enum told help, tlb, park;
+
+static enum told told(bool offered)
+{
+	return offered ? OFFERED_AGAIN : LOST;
+}
+
+void pvsync_help_offered(bool offered)
+{
+	help = told(offered);
+}
+
+void pvsync_tlb_offered(bool offered)
+{
+	tlb = told(offered);
+}
+
+void pvsync_park_offered(bool offered)
+{
+	park = told(offered);
+}
+
+/* The host is another one: does each hear of it, and is it asked about once more later? */
+static bool hears(long features, enum told of_help, enum told of_tlb, enum told of_park)
+{
+	help = tlb = park = NOT_TOLD;
+	machine.features = features;
+	asking_again.scheduled = asked = 0;
+	asking_again.work(NULL);
+	return help == of_help && tlb == of_tlb && park == of_park && asked == 1 &&
+	       asking_again.scheduled == 10 * HZ;
+}
+
+static void another_host_is_noticed(void)
+{
+	struct machine host = { .kvm = true, .features = OFFERED };
+
+	used = asking_again.scheduled = 0;
+	CHECK(lacks(PVSYNC_FEATURE_TLB, host, "the host does not offer it"));
+	pvsync_ask_again_init();
+	CHECK_EQ(asking_again.scheduled, 0);
+	CHECK(lacks(PVSYNC_FEATURE_HELP, host, NULL));
+	CHECK(lacks(PVSYNC_FEATURE_ECS, host, NULL));
+	pvsync_ask_again_init();
+	CHECK_EQ(asking_again.scheduled, 10 * HZ);
+	/* What was not offered at boot stays away. */
+	CHECK(hears(OFFERED | PVSYNC_FEATURE_TLB, OFFERED_AGAIN, NOT_TOLD, OFFERED_AGAIN));
+	CHECK(hears(PVSYNC_FEATURE_HELP, OFFERED_AGAIN, NOT_TOLD, LOST));
+	CHECK(hears(PVSYNC_FEATURE_ECS, LOST, NOT_TOLD, OFFERED_AGAIN));
+	CHECK(hears(-1000, LOST, NOT_TOLD, LOST));
+	CHECK(hears(OFFERED, OFFERED_AGAIN, NOT_TOLD, OFFERED_AGAIN));
+	host.features |= PVSYNC_FEATURE_TLB;
+	CHECK(lacks(PVSYNC_FEATURE_TLB, host, NULL));
+	CHECK(hears(PVSYNC_FEATURE_TLB, LOST, OFFERED_AGAIN, LOST));
+	CHECK(hears(OFFERED, OFFERED_AGAIN, LOST, OFFERED_AGAIN));
+}
+
 static bool shows(struct machine one, const char *line)
 {
 	struct seq_file seq = { };
@@ -135,6 +197,7 @@ static void what_is_offered_is_shown(void)
 int main(void)
 {
 	RUN_TEST(what_is_offered_is_shown);
+	RUN_TEST(another_host_is_noticed);
 	RUN_TEST(it_is_asked_once_and_believed);
 	RUN_TEST(an_error_is_no_offer);
 	RUN_TEST(who_cannot_use_it_does_not_ask);

@@ -449,8 +449,29 @@ static void tell_nothing(void)
 /* Whether the host has it, as it said last. */
 static DEFINE_PER_CPU(bool, taken);
 
-/* Whether that was said; CPUs that share again at the same tick find out together. */
+/* Whether it is said that one is not; CPUs that share at the same tick find out together. */
 static atomic_t unheard = ATOMIC_INIT(0);
+
+static bool all_taken(void)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu) {
+		if (!READ_ONCE(per_cpu(taken, cpu)))
+			return false;
+	}
+	return true;
+}
+
+/* A line when the first record is refused, and one when the last is taken again. */
+static void say_whether_heard(long answer)
+{
+	if (answer && !atomic_xchg(&unheard, 1))
+		pr_warn("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
+			answer);
+	else if (!answer && atomic_read(&unheard) && all_taken() && atomic_xchg(&unheard, 0))
+		pr_info("critical sections are heard again\n");
+}
 
 /*
  * Interrupts are disabled, so that set_sharing(false) is either seen here, or undoes it
@@ -469,9 +490,7 @@ static void share(void *unused)
 	if (answer)
 		tell_nothing();
 	local_irq_restore(flags);
-	if (answer && !atomic_xchg(&unheard, 1))
-		pr_warn("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
-			answer);
+	say_whether_heard(answer);
 }
 
 static void unshare(void *unused)
@@ -622,15 +641,9 @@ DEFINE_SHOW_ATTRIBUTE(ecs);
 
 static const char *records(void)
 {
-	unsigned int cpu;
-
 	if (form == FORM_OFF && !share_anyway)
 		return "none";
-	for_each_online_cpu(cpu) {
-		if (!READ_ONCE(per_cpu(taken, cpu)))
-			return "refused";
-	}
-	return "taken";
+	return all_taken() ? "taken" : "refused";
 }
 
 /**

@@ -42,8 +42,11 @@
  * runs a task of another cookie already and relies on it. Nothing is put off then.
  */
 #include <linux/export.h>
+#include <linux/init.h>
 #include <linux/math64.h>
 #include <linux/mmu_context.h>
+#include <linux/module.h>
+#include <linux/notifier.h>
 #include <linux/preempt.h>
 
 #include "../sched/sched.h"
@@ -52,7 +55,7 @@
 
 DEFINE_STATIC_KEY_FALSE(pvsync_extend_key);
 
-/* KVM's answer. It stays when KVM goes, but no task is a vCPU then. */
+/* KVM's answer, which may be in a module: NULL once that goes. */
 static bool (*ask_kvm)(void) __read_mostly;
 
 /**
@@ -79,6 +82,36 @@ void pvsync_extend_by(bool (*ask)(void))
 	WRITE_ONCE(ask_kvm, ask);
 }
 EXPORT_SYMBOL_GPL(pvsync_extend_by);
+
+/*
+ * A task with preemption notifiers need not be a vCPU: they are for anybody. So the answer
+ * goes with its module, before that is freed, for which all wait who have preemption disabled:
+ *
+ *	__schedule()			unloading
+ *	------------			---------
+ *	preemption disabled		[S] ask_kvm = NULL
+ *	[L] ask_kvm			synchronize_rcu(), in free_module()
+ *	    call			free
+ *	preemption enabled
+ */
+static int module_goes(struct notifier_block *nb, unsigned long state, void *data)
+{
+	bool (*ask)(void) = READ_ONCE(ask_kvm);
+
+	if (state == MODULE_STATE_GOING && ask && within_module((unsigned long)ask, data))
+		WRITE_ONCE(ask_kvm, NULL);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block module_nb = {
+	.notifier_call = module_goes,
+};
+
+static int __init pvsync_extend_init(void)
+{
+	return register_module_notifier(&module_nb);
+}
+core_initcall(pvsync_extend_init);
 
 /**
  * __pvsync_extended - pvsync_extended(), for a task that may be a vCPU

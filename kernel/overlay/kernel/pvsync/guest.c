@@ -8,6 +8,7 @@
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/seq_file.h>
+#include <linux/workqueue.h>
 
 #include <linux/pvsync/abi.h>
 
@@ -29,6 +30,9 @@ static long __init early_hypercall(unsigned int nr, unsigned long p1)
 		asm volatile("vmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
 	return ret;
 }
+
+/* What this boot has asked about, and was offered. */
+static unsigned long used __ro_after_init;
 
 /* Why this guest does not even ask; NULL if it may. */
 static const char *why_not_ask(void)
@@ -64,6 +68,7 @@ const char * __init pvsync_host_lacks(unsigned long feature)
 	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
 	if (features < 0 || !(features & feature))
 		return "the host does not offer it";
+	used |= feature;
 	return NULL;
 }
 
@@ -80,6 +85,40 @@ unsigned long pvsync_host_offers(void)
 
 	return max(features, 0L);
 }
+
+/*
+ * A guest that was moved, or saved and restored, goes on under another host, and is not told
+ * so. What was in force gives way where the new one does not offer it, as it does by itself
+ * when the host refuses a call; and it comes back where it is offered again. What was not
+ * offered at boot stays off: slow paths and page tables are made for it before there is a
+ * second CPU. Records of critical sections see to themselves, as each CPU has its own.
+ */
+#define ASK_AGAIN	(10 * HZ)
+
+static void ask_again(struct work_struct *work);
+static DECLARE_DEFERRABLE_WORK(asking_again, ask_again);
+
+static void ask_again(struct work_struct *work)
+{
+	unsigned long offered = pvsync_host_offers();
+
+	if (used & PVSYNC_FEATURE_HELP)
+		pvsync_help_offered(offered & PVSYNC_FEATURE_HELP);
+	if (used & PVSYNC_FEATURE_TLB)
+		pvsync_tlb_offered(offered & PVSYNC_FEATURE_TLB);
+	if (used & PVSYNC_FEATURE_ECS)
+		pvsync_park_offered(offered & PVSYNC_FEATURE_ECS);
+	schedule_delayed_work(&asking_again, ASK_AGAIN);
+}
+
+/* After each of them has started. */
+static int __init pvsync_ask_again_init(void)
+{
+	if (used)
+		schedule_delayed_work(&asking_again, ASK_AGAIN);
+	return 0;
+}
+late_initcall_sync(pvsync_ask_again_init);
 
 static const char * const feature_names[] = {
 	[ilog2(PVSYNC_FEATURE_HELP)]	= "help",

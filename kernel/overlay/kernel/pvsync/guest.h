@@ -2,7 +2,31 @@
 #ifndef _KERNEL_PVSYNC_GUEST_H
 #define _KERNEL_PVSYNC_GUEST_H
 
+#include <linux/types.h>
+
 const char *pvsync_host_lacks(unsigned long feature);
 unsigned long pvsync_host_offers(void);
+
+/*
+ * Each of those that a boot has chosen is told every now and then whether the host offers
+ * what it needs: it may be another host by now. Context: may sleep.
+ */
+#ifdef CONFIG_PVSYNC_HELP
+void pvsync_help_offered(bool offered);
+#else
+static inline void pvsync_help_offered(bool offered) { }
+#endif
+
+#ifdef CONFIG_PVSYNC_TLB
+void pvsync_tlb_offered(bool offered);
+#else
+static inline void pvsync_tlb_offered(bool offered) { }
+#endif
+
+#ifdef CONFIG_PVSYNC_PARK
+void pvsync_park_offered(bool offered);
+#else
+static inline void pvsync_park_offered(bool offered) { }
+#endif
 
 #endif /* _KERNEL_PVSYNC_GUEST_H */

@@ -30,6 +30,7 @@
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
 
+#include "guest.h"
 #include "in_force.h"
 #include "locks.h"
 
@@ -43,6 +44,9 @@ DEFINE_STATIC_KEY_FALSE(pvsync_help_key);
 #define HELP_NEVER	U64_MAX
 
 static u64 help_cycles __read_mostly = HELP_NEVER;
+
+/* What it is while the host helps; after boot. */
+static u64 cycles_if_offered __ro_after_init;
 
 /**
  * struct wait_time - how long this CPU has been waiting for a spinlock
@@ -193,15 +197,35 @@ u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 
 	if (!cycles)
 		cycles = max_t(u64, HELP_CYCLES, HELP_CYCLES * slowness / 1024);
+	cycles_if_offered = cycles;
 	if (!static_key_enabled(&pvsync_help_key)) {
 		WRITE_ONCE(help_cycles, cycles);
 		static_branch_enable(&pvsync_help_key);
 		return cycles;
 	}
-	/* Waiters ask by now: ask_host() may make it HELP_NEVER at any time, for good. */
+	/* Waiters ask by now: ask_host() may make it HELP_NEVER at any time. */
 	if (before == HELP_NEVER || cmpxchg(&help_cycles, before, cycles) != before)
 		return 0;
 	return cycles;
+}
+
+/**
+ * pvsync_help_offered - the host offers help, or does not
+ * @offered: whether it does now
+ *
+ * Context: may sleep, boot is over.
+ */
+void pvsync_help_offered(bool offered)
+{
+	if (!cycles_if_offered)
+		return;
+	if (!offered) {
+		if (xchg(&help_cycles, HELP_NEVER) != HELP_NEVER)
+			help_refused(NULL);
+	} else if (cmpxchg(&help_cycles, HELP_NEVER, cycles_if_offered) == HELP_NEVER) {
+		pr_info("the host helps again, it is asked after %llu cycles of spinning\n",
+			cycles_if_offered);
+	}
 }
 
 /**

@@ -64,6 +64,7 @@
 
 #include "counters.h"
 #include "ecs.h"
+#include "guest.h"
 #include "in_force.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_park_stat_key);
@@ -200,6 +201,27 @@ static int __init parse_park(char *arg)
 __setup("pvsync.park=", parse_park);
 
 /**
+ * pvsync_park_offered - the host says what wants its CPUs, or does not
+ * @offered: whether it does now
+ *
+ * A host that says nothing would have eschdspin spin whatever the host has to do.
+ *
+ * Context: may sleep, boot is over.
+ */
+void pvsync_park_offered(bool offered)
+{
+	if (strategy != PARK_ESCHDSPIN || offered == static_key_enabled(&spin_key))
+		return;
+	if (offered) {
+		static_branch_enable(&spin_key);
+		pr_info("waiters of mutexes and rwsems: eschdspin again\n");
+	} else {
+		static_branch_disable(&spin_key);
+		pr_warn("pvsync.park=eschdspin is stock from now on: the host does not offer it any more\n");
+	}
+}
+
+/**
  * pvsync_park_in_force - show what waiters of mutexes and rwsems do
  * @seq: where to
  *
@@ -207,7 +229,9 @@ __setup("pvsync.park=", parse_park);
  */
 void pvsync_park_in_force(struct seq_file *seq)
 {
-	seq_printf(seq, "park %s\n", strategy_names[READ_ONCE(strategy)]);
+	enum park_strategy now = static_key_enabled(&spin_key) ? strategy : PARK_STOCK;
+
+	seq_printf(seq, "park %s\n", strategy_names[now]);
 }
 
 static int __init pvsync_park_init(void)

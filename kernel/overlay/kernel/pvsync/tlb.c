@@ -120,6 +120,9 @@ static flush_fn stock_flush __ro_after_init;
 
 static enum pvsync_tlb_mechanism mechanism __read_mostly;
 
+/* What it is while the host flushes; stock if it did not at boot. */
+static enum pvsync_tlb_mechanism mechanism_if_offered __ro_after_init;
+
 /* CPUs marked as preempted, for the duration of a flush by this one. */
 static DEFINE_PER_CPU(struct cpumask, marked_cpus);
 
@@ -459,13 +462,14 @@ static void __init start_shoot4u(void)
 	if (reason) {
 		pr_info("pvsync.tlb=%s is %s here: %s\n", pvsync_tlb_names[mechanism],
 			pvsync_tlb_names[stock_mechanism()], reason);
-		mechanism = stock_mechanism();
+		mechanism = mechanism_if_offered = stock_mechanism();
 		return;
 	}
 	if (mechanism == PVSYNC_TLB_MIXED && stock_mechanism() != PVSYNC_TLB_KVMTLB) {
 		mechanism = PVSYNC_TLB_SHOOT4U;
 		pr_info("pvsync.tlb=mixed is shoot4u here: the host offers no notes\n");
 	}
+	mechanism_if_offered = mechanism;
 	/* See "Freed page tables" above. */
 	pv_ops.mmu.tlb_remove_table = tlb_remove_table;
 }
@@ -494,7 +498,7 @@ static int __init parse_tlb(char *arg)
 	}
 	if (!stock_flush)
 		stock_flush = pv_ops.mmu.flush_tlb_multi;
-	mechanism = wanted;
+	mechanism = mechanism_if_offered = wanted;
 	if (by_hypercall(wanted))
 		start_shoot4u();
 	else if (wanted == PVSYNC_TLB_KVMTLB)
@@ -505,6 +509,27 @@ static int __init parse_tlb(char *arg)
 	return 1;
 }
 __setup("pvsync.tlb=", parse_tlb);
+
+/**
+ * pvsync_tlb_offered - the host offers to flush, or does not
+ * @offered: whether it does now
+ *
+ * What it has refused by another answer than that it does not offer it, it would refuse again.
+ *
+ * Context: may sleep, boot is over.
+ */
+void pvsync_tlb_offered(bool offered)
+{
+	if (!by_hypercall(mechanism_if_offered))
+		return;
+	if (!offered) {
+		give_up(-KVM_ENOSYS);
+	} else if (!by_hypercall(READ_ONCE(mechanism)) && READ_ONCE(refusal) == -KVM_ENOSYS) {
+		WRITE_ONCE(mechanism, mechanism_if_offered);
+		pr_info("the host flushes translations again: %s\n",
+			pvsync_tlb_names[mechanism_if_offered]);
+	}
+}
 
 static const char *tlb_in_force(void)
 {
