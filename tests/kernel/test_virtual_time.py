@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Hosts in virtual time: a run depends on its seed alone, and their faults are seen."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.conftest import HERE, Lab, Result, longer
+
+VIRTUAL = "--backend", "vt", "--seeds", "1"
+BURN = "while True: pass"
+KEPT = "boots/*/*console.log", "raw/*/*.out"
+"""What guests and hosts have said, by path in a result directory."""
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """This machine has more to do than it has CPUs."""
+    burners = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(3)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def said(result: Result) -> dict[str, bytes]:
+    """What was said in a run, by who said it."""
+    files: list[Path] = [file for kind in KEPT for file in result.directory.glob(kind)]
+    return {str(file.relative_to(result.directory)): file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="module")
+def first(lab: Lab) -> Result:
+    return lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "3")
+
+
+def test_the_same_seed_gives_the_same_bytes(lab: Lab, first: Result) -> None:
+    """Consoles with their times, outputs, figures; also while this machine is busy."""
+    with busy():
+        second = lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "3")
+    assert first.status == second.status == 0
+    one, two = said(first), said(second)
+    assert len(one) > 6 and one.keys() == two.keys()
+    different = [name for name in one if one[name] != two[name]]
+    assert not different, f"{first.directory} {second.directory}: {different}"
+    summaries = [(result.directory / "summary.json").read_bytes() for result in (first, second)]
+    assert summaries[0] == summaries[1]
+
+
+def test_another_seed_is_another_interleaving(lab: Lab, first: Result) -> None:
+    other = lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "4")
+    assert other.status == 0
+    values = [[cell["values"] for cell in result.summary["cells"]] for result in (first, other)]
+    assert values[0] != values[1]
+    assert other.summary["machine"] == "zen4" and other.summary["backend"] == "vt"
+
+
+def test_the_broken_lock_is_caught(lab: Lab) -> None:
+    result = lab("busted", *longer("locktorture", 2, 60), *VIRTUAL)
+    assert result.status == 1, result.output
+    assert result.cell("ticket")["values"] and not result.cell("busted")["values"]
