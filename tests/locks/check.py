@@ -30,9 +30,9 @@ BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan", "gcc-tsan", "clang-tsan")
 LOCKS = ("ticket", "pmt", "pmt-add", "qspin")
 BROKEN = ("busted", "kbusted")
 RUNNERS = ("unit", "order", "stress")
-SECTIONS = "sections"
-"""What holders count, which is the same for all locks."""
-NOTICE = ("gcc/unit-pmt", "gcc/sections", "gcc/order-pmt", "gcc/stress-pmt",
+SINGLE = ("sections", "sleepers")
+"""What holders count, and whom releases wake, which is the same for all locks."""
+NOTICE = ("gcc/unit-pmt", *(f"gcc/{name}" for name in SINGLE), "gcc/order-pmt", "gcc/stress-pmt",
           "clang-tsan/stress-pmt")
 """Who looks for what is wrong with a mutant."""
 
@@ -66,13 +66,13 @@ def runners(build: str) -> tuple[str, ...]:
 
 
 def programs() -> Iterator[str]:
-    """All BUILD/RUNNER-LOCK and BUILD/SECTIONS, in the order in which they run."""
+    """All BUILD/RUNNER-LOCK and BUILD/SINGLE, in the order in which they run."""
     for build in BUILDS:
         for runner in runners(build):
             for lock in (*LOCKS, *BROKEN):
                 yield f"{build}/{runner}-{lock}"
         if not build.endswith("-tsan"):
-            yield f"{build}/{SECTIONS}"
+            yield from (f"{build}/{name}" for name in SINGLE)
 
 
 def make(targets: Sequence[str], folder: Path, variables: Sequence[str]) -> str | None:
@@ -99,7 +99,7 @@ def check(folder: Path, variables: Sequence[str]) -> tuple[int, int]:
     """All binaries; broken locks have to fail."""
     names = list(programs())
     print(f"building {len(names)} programs and the benchmark", flush=True)
-    error = make([*names, "bench/bench"], folder, variables)
+    error = make([*names, "bench/bench", "bench/wake"], folder, variables)
     if error:
         print(error, "the build failed", sep="")
         return 0, 1

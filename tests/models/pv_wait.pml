@@ -3,16 +3,21 @@
  * Wait and kick of the paravirtual ticket locks, kernel/pvsync/pv_lock.c, on
  * x86-TSO: no waiter sleeps for ever, and no two CPUs own the lock.
  *
- * CPUS CPUs take and release one lock ROUNDS() times each. Stores to a slot and
+ * CPUS CPUs take and release one lock ROUNDS() times each. A sleeper has a slot, and a
+ * bit in the bucket of the lock; a release looks at the bit of a CPU, and if it is set at its
+ * slot, in a later step, or with ONE_LOOK in the same one. Stores to a slot and
  * the release's store of 0 go through a store buffer of the CPU, in order, and
  * reach memory at any later time; an atomic operation or MB() empties the
- * buffer first. A halt ends by a kick, before it or during it, and by nothing
+ * buffer first. The bit is set by one, in the step that is (1), or is as the slot with
+ * NO_MB1 and ANY_ORDER. A halt ends by a kick, before it or during it, and by nothing
  * else: an interrupt would hide a lost wake-up. A lost wake-up is then an
  * invalid end state.
  *
  * With NESTED one interrupt may come to a halted CPU 1, whose handler parks for
  * another lock as its first waiter, takes it, and ends. Its slot is seen between
- * the stores then, and what kicks came are gone when it looks at its own lock.
+ * the stores then, and what kicks came are gone when it looks at its own lock. The other
+ * lock's bucket is another one, or the same: then the handler takes the bit away. With
+ * SAME_BUCKET it is always the same.
  *
  * With PROBED code that waits for another lock as such a handler does runs once on CPU 1
  * between its slot and its halt, interrupts or not: a probe, a sanitizer's report.
@@ -35,6 +40,9 @@
  *	WAKE_FIRST	it wakes the first that has the next ticket, not all (NESTED)
  *	NO_LAST_LOOK	the sleeper halts without a last look at its slot (PROBED)
  *	KICK_FIRST	the chosen sleeper is kicked, and marked after that
+ *	NO_BIT		the sleeper does not set its bit
+ *	LATE_BIT	it sets it after its look at the word
+ *	OLD_BIT		it sets it for its first sleep only, and a handler may take it (NESTED)
  *
  * With ANY_ORDER the stores to a slot reach memory one by one and in any order, which
  * is that of every pair of them swapped, and releases look in between. It has to be
@@ -66,6 +74,7 @@ byte owners = 0;
 
 /* Slots, as memory has them. */
 bool s_sleeps[CPUS];
+bool s_bit[CPUS];
 byte s_ticket[CPUS];
 bool s_woken[CPUS];
 
@@ -75,16 +84,18 @@ bool kicked[CPUS];
 /* Store buffers: a slot, then or alone a release; or a mark on a slot of another CPU. */
 bool b_slot[CPUS], b_release[CPUS];
 bool b_sleeps[CPUS];
+bool b_bit[CPUS];
 byte b_ticket[CPUS];
 bool b_woken[CPUS];
 
 #ifdef ANY_ORDER
 /* What of the slot in the buffer has reached memory. */
-bool d_sleeps[CPUS], d_ticket[CPUS], d_woken[CPUS];
+bool d_sleeps[CPUS], d_bit[CPUS], d_ticket[CPUS], d_woken[CPUS];
 
 #define BUFFER_SLOT(me)							\
 	b_slot[me] = true;						\
-	d_sleeps[me] = false; d_ticket[me] = false; d_woken[me] = false
+	d_sleeps[me] = false; d_bit[me] = false;				\
+	d_ticket[me] = false; d_woken[me] = false
 #else
 #define BUFFER_SLOT(me)	b_slot[me] = true
 #endif
@@ -95,11 +106,14 @@ inline drain(me)
 	:: b_slot[me] ->
 #ifdef ANY_ORDER
 		s_sleeps[me] = (d_sleeps[me] -> s_sleeps[me] : b_sleeps[me]);
+		s_bit[me] = (d_bit[me] -> s_bit[me] : b_bit[me]);
 		s_ticket[me] = (d_ticket[me] -> s_ticket[me] : b_ticket[me]);
 		s_woken[me] = (d_woken[me] -> s_woken[me] : b_woken[me]);
-		d_sleeps[me] = false; d_ticket[me] = false; d_woken[me] = false;
+		d_sleeps[me] = false; d_bit[me] = false;
+		d_ticket[me] = false; d_woken[me] = false;
 #else
 		s_sleeps[me] = b_sleeps[me];
+		s_bit[me] = b_bit[me];
 		s_ticket[me] = b_ticket[me];
 		s_woken[me] = b_woken[me];
 #endif
@@ -121,6 +135,7 @@ end:	do
 	:: d_step { b_slot[me] || b_release[me] -> drain(me) }
 #ifdef ANY_ORDER
 	:: d_step { b_slot[me] && !d_sleeps[me] -> s_sleeps[me] = b_sleeps[me]; d_sleeps[me] = true }
+	:: d_step { b_slot[me] && !d_bit[me] -> s_bit[me] = b_bit[me]; d_bit[me] = true }
 	:: d_step { b_slot[me] && !d_ticket[me] -> s_ticket[me] = b_ticket[me]; d_ticket[me] = true }
 	:: d_step { b_slot[me] && !d_woken[me] -> s_woken[me] = b_woken[me]; d_woken[me] = true }
 #endif
@@ -175,6 +190,12 @@ inline kick(me, whom)
 #endif
 }
 
+#ifdef ONE_LOOK
+#define SEEN	look_at_slot(); at++; SKIP_MINE(me)
+#else
+#define SEEN	seen = true
+#endif
+
 inline look_at_slot()
 {
 	if
@@ -217,14 +238,17 @@ inline release(me)
 		MB(me);
 #endif
 		/*
-		 * Look at one slot after the other. The one furthest ahead wins; with
+		 * Look at one bit and its slot after the other. The one furthest ahead wins; with
 		 * the ticket lock, each that has the ticket is kicked.
 		 */
 		do
-		:: d_step { at < CPUS && !(KICK_EACH && next != NONE) ->
-			look_at_slot(); at++; SKIP_MINE(me) }
+		:: d_step { at < CPUS && !seen && !(KICK_EACH && next != NONE) && s_bit[at] ->
+			SEEN }
+		:: d_step { at < CPUS && !seen && !(KICK_EACH && next != NONE) && !s_bit[at] ->
+			at++; SKIP_MINE(me) }
+		:: d_step { seen -> seen = false; look_at_slot(); at++; SKIP_MINE(me) }
 		:: d_step { KICK_EACH && next != NONE -> kick(me, next); next = NONE }
-		:: at >= CPUS && !(KICK_EACH && next != NONE) -> break
+		:: at >= CPUS && !seen && !(KICK_EACH && next != NONE) -> break
 		od;
 		if
 		:: next != NONE ->
@@ -246,6 +270,7 @@ inline clear_slot(me)
 {
 	UNSEEN;
 	b_sleeps[me] = false;
+	b_bit[me] = false;
 	b_ticket[me] = 0;
 	b_woken[me] = (b_slot[me] -> b_woken[me] : s_woken[me]);
 	BUFFER_SLOT(me)
@@ -258,8 +283,21 @@ inline clear_slot(me)
 inline park_elsewhere(me, sleeps)
 {
 	d_step { s_ticket[me] = 0; interrupted = true };
+#ifdef SAME_BUCKET
+	d_step { s_woken[me] = false; s_sleeps[me] = false; s_bit[me] = false };
+#else
 	d_step { s_woken[me] = false; s_sleeps[me] = false };
+	if
+	:: true -> s_bit[me] = false
+	:: true
+	fi;
+#endif
+#ifdef SAME_BUCKET
+	d_step { kicked[me] = false; sleep = sleeps; b_sleeps[me] = false; b_ticket[me] = 0;
+		 b_bit[me] = false }
+#else
 	d_step { kicked[me] = false; sleep = sleeps; b_sleeps[me] = false; b_ticket[me] = 0 }
+#endif
 }
 
 inline park(me)
@@ -267,6 +305,13 @@ inline park(me)
 	/* What is stored, and nobody sees before (1), is one step with it; but ANY_ORDER. */
 	d_step {
 		b_sleeps[me] = true;
+#if defined(NO_BIT) || defined(LATE_BIT)
+		b_bit[me] = false;
+#elif defined(OLD_BIT)
+		b_bit[me] = (interrupted -> s_bit[me] : true);
+#else
+		b_bit[me] = true;
+#endif
 		b_ticket[me] = ticket;
 #ifndef KEEP_MARK
 		b_woken[me] = false;
@@ -301,6 +346,14 @@ inline park(me)
 		:: else -> sleep = true
 		fi
 	};
+#ifdef LATE_BIT
+	d_step {
+		if
+		:: sleep -> drain(me); s_bit[me] = true; b_bit[me] = true
+		:: else
+		fi
+	};
+#endif
 #ifdef PROBED
 	if
 	:: me == 1 && !interrupted -> park_elsewhere(me, sleep)
@@ -327,7 +380,7 @@ inline park(me)
 proctype cpu(byte me)
 {
 	byte round = 0, ticket = NONE, next = NONE, nearest = 0, at = 0, now = 0;
-	bool slow = false, sleep = false, interrupted = false;
+	bool slow = false, sleep = false, interrupted = false, seen = false;
 
 	do
 	:: d_step { /* the fast path, or join */

@@ -10,14 +10,17 @@ from tests.models.spin import check, first_error, verify
 MODEL = Path(__file__).with_name("pv_wait.pml")
 # 3 CPUs by 2 rounds, and the states of each.
 BOUNDS = {
-    "pv-pmt": (("-DTICKET=0",), 32_931_201),
-    "pv-ticket": (("-DTICKET=1",), 707_698),
-    "pv-pmt-nested": (("-DTICKET=0", "-DNESTED", "-DFIRST=1"), 14_190_173),
-    "pv-ticket-nested": (("-DTICKET=1", "-DNESTED"), 1_819_882),
-    "pv-pmt-probed": (("-DTICKET=0", "-DPROBED", "-DOTHERS=1"), 2_932_230),
-    "pv-ticket-probed": (("-DTICKET=1", "-DPROBED"), 4_156_333),
+    "pv-pmt": (("-DTICKET=0", "-DFIRST=1"), 4_983_416),
+    "pv-pmt-one-look": (("-DTICKET=0", "-DONE_LOOK"), 32_931_201),
+    "pv-ticket": (("-DTICKET=1",), 932_241),
+    "pv-pmt-nested": (("-DTICKET=0", "-DNESTED", "-DFIRST=1", "-DOTHERS=1"), 219_689),
+    "pv-pmt-nested-one-look": (("-DTICKET=0", "-DNESTED", "-DFIRST=1", "-DONE_LOOK",
+                                "-DSAME_BUCKET"), 14_190_173),
+    "pv-ticket-nested": (("-DTICKET=1", "-DNESTED"), 4_446_378),
+    "pv-pmt-probed": (("-DTICKET=0", "-DPROBED", "-DOTHERS=1"), 3_949_054),
+    "pv-ticket-probed": (("-DTICKET=1", "-DPROBED"), 6_497_352),
 }
-ANY_ORDER = {"pv-pmt": 114_816, "pv-ticket": 81_141}
+ANY_ORDER = {"pv-pmt": 337_834, "pv-ticket": 279_172}
 SMALL = ("-DFIRST=1", "-DOTHERS=1")
 LOST = "invalid end state"
 TWO_OWNERS = "assertion violated (owners==1)"
@@ -31,6 +34,9 @@ MUTATIONS = [
     ("pv-pmt", "KEEP_MARK", LOST), ("pv-ticket", "WAKE_ANY", LOST),
     ("pv-ticket-nested", "WAKE_FIRST", LOST),
     ("pv-pmt", "KICK_FIRST", LOST),
+    ("pv-pmt", "NO_BIT", LOST), ("pv-ticket", "NO_BIT", LOST),
+    ("pv-pmt", "LATE_BIT", LOST), ("pv-ticket", "LATE_BIT", LOST),
+    ("pv-pmt-nested", "OLD_BIT", LOST), ("pv-ticket-nested", "OLD_BIT", LOST),
     ("pv-pmt-probed", "NO_LAST_LOOK", LOST), ("pv-ticket-probed", "NO_LAST_LOOK", LOST),
     ("pv-pmt", "TAKE_OWNED", TWO_OWNERS), ("pv-ticket", "TAKE_OWNED", TWO_OWNERS),
 ]

@@ -22,13 +22,14 @@
  * Who sleeps where
  * ----------------
  *
- * Each CPU has one slot: the lock it sleeps for, and its ticket. One is enough
+ * Each CPU has one slot: the lock it sleeps for, and its ticket. A release finds it by a
+ * bit in a bucket that the lock shares with few others (pv_sleepers.h). One slot is enough
  * although waits nest (task, softirq, hardirq): the slot is filled and the CPU
  * halted with interrupts off. If they were on before, "sti; hlt" lets them in
  * only when the CPU is halted, and any of them ends the halt. Whatever lock
  * the handler waited for in the meantime, and left of the slot, the waiter
- * that it interrupted looks at its own lock next, and fills the slot anew
- * before it halts again. An NMI handler that waits spins.
+ * that it interrupted looks at its own lock next, and fills the slot and sets the bit
+ * anew before it halts again. An NMI handler that waits spins.
  *
  * Why none sleeps for ever
  * ------------------------
@@ -36,8 +37,9 @@
  *	sleeper				owner
  *	-------				-----
  *	[S]   slot = lock, ticket	[RmW] locked is SLOW, not LOCKED
- *	      MB (1)			[S]   locked = 0
- *	[RmW] locked: LOCKED -> SLOW	      MB (2)
+ *	[RmW] bucket |= CPU		[S]   locked = 0
+ *	      MB (1)			      MB (2)
+ *	[RmW] locked: LOCKED -> SLOW	[L]   bucket
  *	      or [L] locked is SLOW	[L]   slot
  *	      halt			      kick
  *
@@ -45,7 +47,7 @@
  *
  * The sleeper's access of the word comes before or after the owner's store of
  * 0. If it comes before, the owner found PVSYNC_SLOW and, by (1) and (2), finds
- * the slot. If after, the sleeper sees a free lock: it does not halt if it may
+ * the bit and the slot. If after, the sleeper sees a free lock: it does not halt if it may
  * take it; else it is another ticket's turn, which takes the lock as
  * PVSYNC_SLOW because this one waits, and the argument starts anew with that
  * owner. In detail:
@@ -60,6 +62,9 @@
  *    where a handler parks for another lock, the slot has this lock and that ticket
  *    for a moment. Such a CPU waits for this lock as well, or did, but its turn it
  *    need not be; see below why it is not woken in the place of another.
+ *  - A bit without its slot, or with that of another lock: where a handler has parked
+ *    meanwhile, or a CPU comes or goes. It is passed over. A slot without its bit is that
+ *    of a CPU which is awake, and either sets the bit before (1) or is about to leave.
  *  - Code that waits for a lock itself between the slot and the halt, with interrupts
  *    off: there is none but what a probe or a sanitizer puts there. It leaves an empty
  *    slot behind, so the slot is looked at last, and who finds it empty goes round again.
@@ -106,7 +111,6 @@
  * as their handlers may want a lock that it has.
  */
 #include <linux/atomic.h>
-#include <linux/cpumask.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/kprobes.h>
@@ -124,6 +128,7 @@
 
 #include "locks.h"
 #include "pmt_wait.h"
+#include "pv_sleepers.h"
 
 /* Iterations before a waiter halts; the paper's threshold, section 5.2. */
 u32 pvsync_halt_spins = 2048;
@@ -135,23 +140,6 @@ static __always_inline bool pvsync_pv_ordered(void)
 {
 	return pvsync_pv_ticket || READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF;
 }
-
-/**
- * struct pvsync_slot - what a sleeping CPU waits for
- * @lock: the lock; NULL while the CPU does not sleep
- * @ticket: its ticket
- * @woken: a release has chosen this CPU, and kicks it
- */
-struct pvsync_slot {
-	struct qspinlock	*lock;
-	u32			ticket;
-	bool			woken;
-};
-
-static DEFINE_PER_CPU_SHARED_ALIGNED(struct pvsync_slot, pvsync_slots);
-
-/* CPUs whose slots a release has to look at. */
-static struct cpumask pvsync_sleepers;
 
 static __always_inline bool pvsync_may_take(u32 val, u32 ticket, bool ordered)
 {
@@ -208,7 +196,6 @@ static __always_inline u64 pvsync_pv_clock(int cpu)
  */
 static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 {
-	struct pvsync_slot *slot;
 	unsigned long flags;
 	bool halted;
 	u64 start;
@@ -221,17 +208,13 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	cpu = raw_smp_processor_id();
 	/* The clock can be traced, and a tracer may wait for a lock: not with the slot filled. */
 	start = pvsync_lock_stat_on() ? pvsync_pv_clock(cpu) : 0;
-	slot = per_cpu_ptr(&pvsync_slots, cpu);
-	WRITE_ONCE(slot->ticket, ticket);
-	WRITE_ONCE(slot->woken, false);
-	WRITE_ONCE(slot->lock, lock);
-	cpumask_set_cpu(cpu, &pvsync_sleepers);
+	pvsync_sleep_begins(cpu, lock, ticket);
 
 	/* (1), pairs with (2) in pvsync_pv_unlock_slowpath() */
 	smp_mb__after_atomic();
 
 	/* The slot: still as it was filled, see "Why none sleeps for ever". */
-	halted = pvsync_pv_announce(lock, ticket, ordered) && READ_ONCE(slot->lock) == lock;
+	halted = pvsync_pv_announce(lock, ticket, ordered) && pvsync_may_sleep(cpu, lock);
 	if (halted) {
 		if (raw_irqs_disabled_flags(flags)) {
 			halt();
@@ -242,8 +225,7 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 		}
 	}
 
-	cpumask_clear_cpu(cpu, &pvsync_sleepers);
-	WRITE_ONCE(slot->lock, NULL);
+	pvsync_sleep_ends(cpu, lock);
 	if (halted) {
 		pvsync_count(PVSYNC_lock_halts);
 		if (start)
@@ -327,42 +309,6 @@ static void pvsync_pv_kick(int cpu)
 	raw_local_irq_restore(flags);
 }
 
-/*
- * Wake whom a release has to, see "Whom a release wakes" above. Compares the
- * address of the lock and does not touch it: it may be gone.
- */
-static void pvsync_pv_wake(struct qspinlock *lock, u32 granted)
-{
-	const bool ordered = pvsync_pv_ordered();
-	u32 nearest = U32_MAX;
-	int cpu, next = -1;
-
-	for_each_cpu(cpu, &pvsync_sleepers) {
-		struct pvsync_slot *slot = per_cpu_ptr(&pvsync_slots, cpu);
-		u32 ahead;
-
-		if (READ_ONCE(slot->lock) != lock)
-			continue;
-		ahead = READ_ONCE(slot->ticket) - granted;
-		if (ordered) {
-			if (!(ahead & PVSYNC_COUNT_MASK))
-				pvsync_pv_kick(cpu);
-			continue;
-		}
-		if (READ_ONCE(slot->woken))
-			continue;
-		/* Overtaken tickets, which are negative, come first. */
-		ahead += (PVSYNC_COUNT_MASK + 1) / 2;
-		ahead &= PVSYNC_COUNT_MASK;
-		if (ahead < nearest) {
-			nearest = ahead;
-			next = cpu;
-		}
-	}
-	if (next >= 0)
-		pvsync_pv_kick(next);
-}
-
 static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 {
 	u32 granted = pvsync_granted(atomic_read(&lock->val));
@@ -373,7 +319,7 @@ static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 	/* (2), pairs with (1) in pvsync_pv_park(); the lock may be gone from here */
 	smp_mb();
 
-	pvsync_pv_wake(lock, granted);
+	pvsync_wake(lock, granted, pvsync_pv_ordered(), pvsync_pv_kick);
 }
 
 __visible void __pvsync_pv_unlock(struct qspinlock *lock);
