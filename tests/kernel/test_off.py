@@ -41,15 +41,18 @@ KVM_OBJECTS = (
 )
 """The same, in a folder that can only be built as a whole."""
 
-HOOKED = (OBJECTS[0], "arch/x86/mm/tlb.o", *OBJECTS[-7:], *KVM_OBJECTS)
+HOOKED = (OBJECTS[0], OBJECTS[2], "arch/x86/mm/tlb.o", *OBJECTS[-7:], *KVM_OBJECTS)
 """Those of them that differ when switched on."""
 
 OURS = "kernel/pvsync/"
 """Ours in a kernel that counts neither sections nor locks; that it compiles is what is asked."""
 
-SECTIONS = (*OBJECTS[:4], "kernel/locking/mutex.o", "kernel/locking/rwsem.o", "kernel/rcu/tree.o",
-            "kernel/softirq.o")
-"""Where critical sections begin and end: the same code with pvsync.ecs=free, as it is read."""
+SECTIONS = (*OBJECTS[:2], "lib/lockref.o", "kernel/locking/mutex.o", "kernel/locking/rwsem.o",
+            "kernel/rcu/tree.o", "kernel/softirq.o")
+"""Where critical sections begin and end: the same code with pvsync.ecs=free, as it is read.
+
+qrwlock.o has none: it is where rwlocks are waited for, which is told in both forms.
+"""
 
 
 def disassembly(path: Path) -> str:

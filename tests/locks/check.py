@@ -30,8 +30,8 @@ BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan", "gcc-tsan", "clang-tsan")
 LOCKS = ("ticket", "pmt", "pmt-add", "qspin")
 BROKEN = ("busted", "kbusted")
 RUNNERS = ("unit", "order", "stress")
-SINGLE = ("sections", "sleepers")
-"""What holders count, and whom releases wake, which is the same for all locks."""
+SINGLE = ("sections", "sleepers", "rwlock")
+"""What holders and waiters count, and whom releases wake, which is the same for all locks."""
 NOTICE = ("gcc/unit-pmt", *(f"gcc/{name}" for name in SINGLE), "gcc/order-pmt", "gcc/stress-pmt",
           "clang-tsan/stress-pmt")
 """Who looks for what is wrong with a mutant."""

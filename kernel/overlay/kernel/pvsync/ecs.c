@@ -28,8 +28,7 @@
  *   waits for spinlocks	SPINNER: no section	SPINNER: no section
  *   waits for other CPUs to
  *   run a function		SPINNER: no section	SPINNER: no section
- *   waits for rwlocks		SPINNER, or LOCK: the	preempt count, like owners
- *				first has a spinlock
+ *   waits for rwlocks		SPINNER: no section	SPINNER: no section
  *   waits for mutexes and
  *   rwsems, awake		WAITER: no section	no
  *

@@ -48,17 +48,7 @@ static u64 help_cycles __read_mostly = HELP_NEVER;
 /* What it is while the host helps; after boot. */
 static u64 cycles_if_offered __ro_after_init;
 
-/**
- * struct wait_time - how long this CPU has been waiting for a spinlock
- * @last: time stamp of the last look
- * @spun: cycles since the wait began, or since the host was asked
- */
-struct wait_time {
-	u64	last;
-	u64	spun;
-};
-
-static DEFINE_PER_CPU(struct wait_time, wait_time);
+static DEFINE_PER_CPU(struct pvsync_wait_time, wait_time);
 
 static void help_refused(struct irq_work *work)
 {
@@ -89,7 +79,7 @@ static void ask_host(void)
  */
 noinline void notrace pvsync_help_spin(void)
 {
-	struct wait_time *wait = this_cpu_ptr(&wait_time);
+	struct pvsync_wait_time *wait = this_cpu_ptr(&wait_time);
 	u64 limit = READ_ONCE(help_cycles);
 	u64 now = rdtsc();
 	u64 step = now - wait->last;
@@ -106,20 +96,43 @@ noinline void notrace pvsync_help_spin(void)
 	wait->last = rdtsc();
 }
 
-/*
+/**
+ * __pvsync_help_wait_begins - time a wait
+ * @outer: where to keep the time of a wait that this one interrupts
+ *
  * Waits nest (task, softirq, hardirq, NMI): each has its time to itself, the
  * interrupted one goes on where it was.
+ *
+ * Context: as pvsync_relax().
  */
+void notrace __pvsync_help_wait_begins(struct pvsync_wait_time *outer)
+{
+	struct pvsync_wait_time *wait = this_cpu_ptr(&wait_time);
+
+	*outer = *wait;
+	wait->spun = 0;
+	wait->last = rdtsc();
+}
+
+/**
+ * __pvsync_help_wait_ends - go on with the wait that was interrupted
+ * @outer: as __pvsync_help_wait_begins() left it
+ *
+ * Context: as pvsync_relax().
+ */
+void notrace __pvsync_help_wait_ends(const struct pvsync_wait_time *outer)
+{
+	*this_cpu_ptr(&wait_time) = *outer;
+}
+
 static __always_inline void helped(struct qspinlock *lock, u32 val,
 				   void (*slowpath)(struct qspinlock *lock, u32 val))
 {
-	struct wait_time *wait = this_cpu_ptr(&wait_time);
-	struct wait_time outer = *wait;
+	struct pvsync_wait_time outer;
 
-	wait->spun = 0;
-	wait->last = rdtsc();
+	__pvsync_help_wait_begins(&outer);
 	slowpath(lock, val);
-	*wait = outer;
+	__pvsync_help_wait_ends(&outer);
 }
 
 /**

@@ -7,7 +7,7 @@
  * CONFIG_PVSYNC_LOCK_STAT every acquisition of a spinlock is counted, also those
  * that the fast path takes, and every wait is timed, whichever slow path it is in.
  * With CONFIG_PVSYNC_ECS_COUNT the host is told who has a lock, and who waits for
- * a spinlock; who waits for an rwlock has or waits for the spinlock in it. Nothing
+ * a spinlock; who waits for an rwlock, see <linux/pvsync/rwlock.h>. Nothing
  * is different from <asm/qspinlock.h> and <asm/qrwlock.h> without either.
  */
 #if defined(CONFIG_PVSYNC_LOCK_STAT) || defined(CONFIG_PVSYNC_ECS_COUNT)
