@@ -20,6 +20,7 @@ PV = {
     "pvsync.lock=pv-pmt": "is pmt here: the host does not offer to wake halted vCPUs",
     "pvsync.help=auto": f"has no effect here: {NO_KVM}",
     "pvsync.tlb=shoot4u": f"is ipi here: {NO_KVM}",
+    "pvsync.ipi=yield": f"is stock here: {NO_KVM}",
     "pvsync.ecs=count": f"is off here: {NO_KVM}",
     "pvsync.park=eschdspin": f"is stock here: {NO_KVM}",
 }
@@ -42,6 +43,7 @@ WRONG = {
     "pvsync.help=sometimes": " is not a number of cycles above 0, auto or off; nothing changes",
     "pvsync.tlb=nonsense":
         " is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed",
+    "pvsync.ipi=nonsense": " is not known, nothing changes; use stock or yield",
     "pvsync.ecs=nonsense": " is not known, nothing changes; use off, count or free",
     "pvsync.tlb=mix": " is not known, nothing changes; use ipi, kvmtlb, shoot4u or mixed",
     "pvsync.ecs=counts": " is not known, nothing changes; use off, count or free",
@@ -73,7 +75,8 @@ def test_wrong_values() -> None:
     assert sorted(wrong) == sorted(f"{one}{why}" for one, why in WRONG.items())
     assert "spinlocks: pmt" in told, told
     check_tau("\n".join(told))
-    silent = ("TLB shootdown", "critical sections", "waiters of mutexes", "the host is asked")
+    silent = ("TLB shootdown", "calls to other CPUs", "critical sections", "waiters of mutexes",
+              "the host is asked")
     assert not any(line.startswith(silent) for line in told), told
 
 
@@ -105,6 +108,7 @@ SAID = {
         f"pvsync.lock=pv-ticket is ticket here: {DEDICATED}",
         f"pvsync.help=auto has no effect here: {DEDICATED}",
         f"pvsync.tlb=shoot4u is ipi here: {DEDICATED}",
+        f"pvsync.ipi=yield is stock here: {DEDICATED}",
         f"pvsync.ecs=count is off here: {DEDICATED}",
         f"pvsync.park=eschdspin is stock here: {DEDICATED}",
         "spinlocks: ticket", "TLB shootdown: ipi",
@@ -145,8 +149,8 @@ NOT_OFFERED = {"host_features": "none"}
 OFFERED = {"host_features": "help,ecs,tlb"}
 IN_FORCE = {
     "all-dedicated": {"lock": "ticket", "tau": "off", "halt_spins": "off", "help": "off",
-                      "tlb": "ipi", "ecs": "off", "ecs_record": "none", "park": "stock",
-                      **NOT_OFFERED},
+                      "tlb": "ipi", "ipi": "stock", "ecs": "off", "ecs_record": "none",
+                      "park": "stock", **NOT_OFFERED},
     "host-old": {"lock": "pmt", "halt_spins": "off", "tlb": "ipi", **OFFERED},
     "tlb-unnoted": {"help": "off", "tlb": "shoot4u", **OFFERED},
     "help-pv": {"lock": "pv-pmt", "halt_spins": "2048", "help": "off", **OFFERED},

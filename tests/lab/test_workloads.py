@@ -345,6 +345,25 @@ def test_loop_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+# call-loop
+
+def test_call_loop_times_each_call(build: Build) -> None:
+    output = good(build("call-loop"), "-S", "0.2")
+    calls, rate = number(output, "calls"), number(output, "calls/s")
+    assert calls >= 1 and 0.19 < calls / rate < 10
+    assert figure("membarrier-loop", output) == rate
+    shares = ("p50", "p75", "p90", "p95", "p99", "p99.9", "max")
+    times = [number(output, f"{share} us") for share in shares]
+    assert times == sorted(times)
+    assert times[0] * calls / 2 < 10e6 and times[-1] < 10e6
+
+
+def test_call_loop_wrong_options(build: Build) -> None:
+    for options in (("-S", "0"), ("-S",), ("-t", "5000"), ("-m", "x"), ("more",)):
+        done = run(build("call-loop"), *options)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
 # kernel-loop
 
 WORK = {"mmap": ("mmap-writer", "mappings"), "fault": ("fault-reader", "faults"),

@@ -16,6 +16,7 @@ static int in_force_show(struct seq_file *seq, void *unused)
 	pvsync_locks_in_force(seq);
 	pvsync_help_in_force(seq);
 	pvsync_tlb_in_force(seq);
+	pvsync_ipi_in_force(seq);
 	pvsync_ecs_in_force(seq);
 	pvsync_park_in_force(seq);
 	pvsync_host_in_force(seq);

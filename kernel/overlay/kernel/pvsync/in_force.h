@@ -24,6 +24,12 @@ void pvsync_tlb_in_force(struct seq_file *seq);
 #define pvsync_tlb_in_force(seq)	seq_puts(seq, "tlb unknown\n")
 #endif
 
+#ifdef CONFIG_PVSYNC_IPI
+void pvsync_ipi_in_force(struct seq_file *seq);
+#else
+#define pvsync_ipi_in_force(seq)	seq_puts(seq, "ipi stock\n")
+#endif
+
 #ifdef CONFIG_PVSYNC_ECS
 void pvsync_ecs_in_force(struct seq_file *seq);
 #else

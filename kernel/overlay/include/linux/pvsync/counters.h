@@ -16,6 +16,7 @@ PVSYNC_COUNTER(lock_wait_ns, "time from the first look at a contended lock to it
 PVSYNC_COUNTER(lock_stolen_ns, "part of lock_wait_ns in which the host did not run the waiter")
 PVSYNC_COUNTER(lock_halted_ns, "part of lock_wait_ns in which the waiter had halted")
 PVSYNC_COUNTER(help_calls, "times that a spinning waiter asked the host for help")
+PVSYNC_COUNTER(ipi_yields, "times that a vCPU yielded to a preempted one that had to run a function for it")
 PVSYNC_COUNTER(tlb_flushes, "flushes that may have to reach other vCPUs")
 PVSYNC_COUNTER(tlb_hypercalls, "hypercalls that flushed other vCPUs, those for kernel addresses included")
 PVSYNC_COUNTER(tlb_interrupted, "CPUs interrupted and awaited after these, as the host did not say that they need not be")

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef _LINUX_PVSYNC_IPI_H
+#define _LINUX_PVSYNC_IPI_H
+
+/*
+ * A CPU waits for others to run a function: what kernel/smp.c calls. The host is told
+ * of it (see kernel/pvsync/ecs.c), and may be asked to run those that it has preempted
+ * (see kernel/pvsync/ipi.c).
+ */
+
+#include <linux/types.h>
+
+#include <linux/pvsync/ecs.h>
+
+#ifdef CONFIG_PVSYNC_IPI
+
+#include <linux/cpumask.h>
+#include <linux/jump_label.h>
+#include <linux/smp.h>
+
+DECLARE_STATIC_KEY_FALSE(pvsync_ipi_key);
+void __pvsync_ipi_wait(call_single_data_t __percpu *calls, const struct cpumask *cpus);
+
+static __always_inline bool pvsync_ipi_wait_begins(call_single_data_t __percpu *calls,
+						   const struct cpumask *cpus)
+{
+	pvsync_ecs_wait_begins();
+	if (static_branch_unlikely(&pvsync_ipi_key))
+		__pvsync_ipi_wait(calls, cpus);
+	return true;
+}
+
+#else
+
+/* A macro leaves nothing of its arguments. */
+#define pvsync_ipi_wait_begins(calls, cpus)					\
+({										\
+	pvsync_ecs_wait_begins();						\
+	true;									\
+})
+
+#endif /* CONFIG_PVSYNC_IPI */
+
+#if defined(CONFIG_PVSYNC_IPI) || defined(CONFIG_PVSYNC_ECS)
+
+static __always_inline void pvsync_ipi_wait_ends(const bool *unused)
+{
+	pvsync_ecs_wait_ends();
+}
+
+/**
+ * pvsync_ipi_waits - the rest of this block waits for other CPUs to run a function
+ * @calls: what they were asked to run, per CPU
+ * @cpus: which CPUs
+ *
+ * To be the first line of the block.
+ *
+ * Context: smp_call_function_many_cond(): task, preemption disabled, interrupts enabled.
+ */
+#define pvsync_ipi_waits(calls, cpus)						\
+	const bool waits__ __cleanup(pvsync_ipi_wait_ends) __maybe_unused =	\
+		pvsync_ipi_wait_begins(calls, cpus)
+
+#else
+
+#define pvsync_ipi_waits(calls, cpus)	do { } while (0)
+
+#endif
+
+#endif /* _LINUX_PVSYNC_IPI_H */
