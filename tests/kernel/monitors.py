@@ -5,6 +5,8 @@ import re
 
 CHECKS = 130
 """Lines of vm-memory-check."""
+AWAITED = 5
+"""Lines of vm-shootdown-check."""
 
 
 def check_each_way(status: int, said: str) -> None:
@@ -13,6 +15,14 @@ def check_each_way(status: int, said: str) -> None:
     wrong = [line for line in said.splitlines() if not line.startswith("ok ")]
     assert (status, wrong) == (0, []), said
     assert len(said.splitlines()) == CHECKS, said
+
+
+def check_awaited(status: int, said: str, *, busted: bool) -> None:
+    """What vm-shootdown-check said, on a host that awaits nobody if it is busted."""
+    print(said)
+    wrong = [line.partition(":")[0] for line in said.splitlines() if not line.startswith("ok ")]
+    assert (status, wrong) == ((1, ["not ok awaited", "not ok kept"]) if busted else (0, [])), said
+    assert len(said.splitlines()) == AWAITED, said
 
 
 def storm_counts(said: str) -> dict[str, int]:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Memory that vCPUs share with the host goes away under it: no word, no page, no answer is wrong.
 
-Two programs on the host are monitors of small machines: vm-memory-check takes the memory
+Programs on the host are monitors of small machines: vm-memory-check takes the memory
 away in each way there is and looks what the host makes of it, vm-memory-storm does it all at
-once and at random.
+once and at random. vm-shootdown-check is one vCPU that takes a page away from another one in
+the midst of its write to it.
 """
 
 from contextlib import ExitStack
@@ -14,11 +15,12 @@ from lab.control import Control
 from lab.parameters import parameter_file
 from lab.session import Session
 from tests.kernel.conftest import Host, borrowed, meminfo, written
-from tests.kernel.monitors import check_each_way, storm_counts
+from tests.kernel.monitors import check_awaited, check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS
 
 CHECK = "/usr/lib/pvsync/bin/vm-memory-check"
 STORM = "/usr/lib/pvsync/bin/vm-memory-storm"
+SHOOTDOWN = "/usr/lib/pvsync/bin/vm-shootdown-check"
 POLICIES = {"extend": "ecs", "candidate": "ecs", "yield": "strong"}
 """With these the host reads and writes the records most often."""
 MEMORY = "/proc/meminfo"
@@ -39,6 +41,14 @@ def check_storm(control: Control, seconds: int, seed: int) -> None:
     assert lost < storm_counts(said)["pages given back"] * PAGE // 2, said
 
 
+def check_shootdown(session: Session) -> None:
+    """A host that awaits nobody on purpose is caught, so it is seen to await."""
+    control = session.machine.control
+    for busted in (False, True):
+        with written(session, parameter_file("busted_await"), "Y" if busted else "N"):
+            check_awaited(*control.run(SHOOTDOWN, timeout=120), busted=busted)
+
+
 def check_host(session: Session, seconds: int) -> None:
     control = session.machine.control
     with ExitStack() as meanwhile:
@@ -54,6 +64,7 @@ def check_log(log: str) -> None:
 
 def test_memory_goes_away(common: Session) -> None:
     with borrowed(common) as shared:
+        check_shootdown(common)
         check_host(common, 10)
         check_log(shared.console())
 
@@ -62,6 +73,7 @@ def test_memory_goes_away(common: Session) -> None:
 @pytest.mark.parametrize("variant", ["test", *VARIANTS])
 def test_memory_goes_away_for_long(host: Host, variant: str, length: int) -> None:
     with host("hostile.toml", variant) as session:
+        check_shootdown(session)
         check_host(session, min(length, LONGEST))
         assert session.machine.trouble() == ""
         check_log(session.machine.console_text().decode(errors="replace"))

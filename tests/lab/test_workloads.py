@@ -215,11 +215,12 @@ def test_guard_wrong_options(build: Build) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
-# vm-memory-check, vm-memory-storm: tests/kernel/test_memory.py runs them on a KVM host
+# vm-memory-check, vm-memory-storm, vm-shootdown-check: tests/kernel/test_memory.py runs them
 
 def test_vm_memory_wrong_options(build: Build) -> None:
     for name, options in (("vm-memory-check", ("more",)), ("vm-memory-storm", ("-v", "9")),
-                          ("vm-memory-storm", ("-s", "0")), ("vm-memory-storm", ("-q",))):
+                          ("vm-memory-storm", ("-s", "0")), ("vm-memory-storm", ("-q",)),
+                          ("vm-shootdown-check", ("more",))):
         done = run(build(name), *options)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
