@@ -91,6 +91,40 @@ static void not_while_another_class_waits(void)
 	REFUSED_WITH(stopper.queued = true);
 }
 
+/* It runs fair tasks, that of the vCPU maybe, and is counted as if it were one of its own. */
+static void the_server_of_the_fair_class_is_nobody_else(void)
+{
+	set_up();
+	rq.fair_server.rb_node.queued = true;
+	rq.dl.dl_nr_running = 1;
+	CHECK(lent());
+	REFUSED_WITH((rq.fair_server.rb_node.queued = true, rq.dl.dl_nr_running = 2));
+	REFUSED_WITH((rq.fair_server.rb_node.queued = true, rq.dl.dl_nr_running = 1,
+		      rq.rt.rt_nr_running = 1));
+	/* Alone, and the server is counted besides. */
+	set_up();
+	rq.fair_server.rb_node.queued = true;
+	rq.nr_running = 2;
+	CHECK(!pvsync_cpu_wanted());
+	rq.nr_running = 3;
+	CHECK(pvsync_cpu_wanted());
+}
+
+/* As RCU does it: on its own CPU, with interrupts disabled, and without a lock. */
+static void ask_for_switch(void)
+{
+	task.need_resched = true;
+	rq.preempt_request = true;
+}
+
+static void a_request_without_the_lock_stays_if_it_comes_after(void)
+{
+	set_up();
+	interrupt = ask_for_switch;
+	CHECK(pvsync_put_off_switch());
+	CHECK(task.need_resched && rq.preempt_request);
+}
+
 static void not_to_another_class(void)
 {
 	REFUSED_WITH(task.sched_class = &idle_sched_class);
@@ -268,6 +302,8 @@ int main(void)
 {
 	RUN_TEST(it_is_lent_otherwise);
 	RUN_TEST(not_while_another_class_waits);
+	RUN_TEST(the_server_of_the_fair_class_is_nobody_else);
+	RUN_TEST(a_request_without_the_lock_stays_if_it_comes_after);
 	RUN_TEST(not_to_another_class);
 	RUN_TEST(not_with_core_scheduling);
 	RUN_TEST(not_to_who_runs_only_when_nobody_wants_to);

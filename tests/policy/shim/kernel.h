@@ -18,6 +18,7 @@
 #define __releases(x)
 #undef __always_inline
 #define __always_inline		inline __attribute__((__always_inline__))
+#define data_race(x)		(x)
 #define likely(x)		(x)
 #define unlikely(x)		(x)
 #define NSEC_PER_MSEC		1000000L

@@ -26,6 +26,12 @@
  * If the wake-up is first, the task is seen, and the vCPU goes. If it is second,
  * it finds no request and makes one, and it is looked anew who waits.
  *
+ * RCU makes requests without the lock: in the tick, in its interrupts, and as a reader ends,
+ * always on its own CPU and with interrupts disabled. So none comes between the steps above.
+ * One that came before is taken back as well: what RCU wants is a switch or the guest,
+ * either of which is a quiescent state. The vCPU is in the guest next as a rule; else the
+ * switch comes at the end of the loan, and RCU waits for no longer than that.
+ *
  * What is put off is a switch to other tasks of the fair class only, at most for
  * the length of the timer. Nothing is given: update_curr() charges the time to the
  * vCPU, and to the groups above it, as ever, so that EEVDF finds it ahead of its
@@ -196,10 +202,20 @@ static bool may_owe(void)
 	return true;
 }
 
+/*
+ * The deadline server of the fair class counts as a running deadline task while it is queued,
+ * which it is after real-time tasks have kept the class from the CPU. It has no task but those
+ * of the fair class. Without the lock a hint.
+ */
+static unsigned int queued_servers(struct rq *rq)
+{
+	return !data_race(RB_EMPTY_NODE(&rq->fair_server.rb_node));
+}
+
 static bool only_fair_tasks_wait(struct rq *rq)
 {
 	return current->sched_class == &fair_sched_class &&
-	       !rq->rt.rt_nr_running && !rq->dl.dl_nr_running &&
+	       !rq->rt.rt_nr_running && rq->dl.dl_nr_running == queued_servers(rq) &&
 	       !(rq->stop && task_on_rq_queued(rq->stop));
 }
 
@@ -240,6 +256,7 @@ bool pvsync_cpu_wanted(void)
 {
 	struct rq *rq = this_rq();
 
-	return READ_ONCE(rq->nr_running) > READ_ONCE(rq->cfs.h_nr_delayed) + 1;
+	return READ_ONCE(rq->nr_running) >
+	       READ_ONCE(rq->cfs.h_nr_delayed) + queued_servers(rq) + 1;
 }
 EXPORT_SYMBOL_GPL(pvsync_cpu_wanted);

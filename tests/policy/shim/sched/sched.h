@@ -40,6 +40,10 @@ struct hlist_head {
 	void *first;
 };
 
+struct rb_node {
+	bool queued;
+};
+
 struct task_struct {
 	const struct sched_class	*sched_class;
 	struct sched_entity		se;
@@ -59,6 +63,9 @@ struct rq {
 	struct {
 		unsigned int	dl_nr_running;
 	} dl;
+	struct {
+		struct rb_node	rb_node;
+	} fair_server;
 	struct task_struct	*stop;
 };
 
@@ -72,6 +79,7 @@ static struct task_struct *current __attribute__((__unused__));
 static struct rq *the_rq __attribute__((__unused__));
 
 #define hlist_empty(head)	(!(head)->first)
+#define RB_EMPTY_NODE(node)	(!(node)->queued)
 #define this_rq()		the_rq
 #define sched_core_enabled(rq)	((rq)->core_enabled)
 #define task_on_rq_queued(task)	((task)->queued)
@@ -94,10 +102,16 @@ static inline struct rq *this_rq_lock_irq(struct rq_flags *rf)
 	return the_rq;
 }
 
+/* What comes as soon as interrupts are enabled again, once. */
+static void (*interrupt)(void) __attribute__((__unused__));
+
 static inline void rq_unlock_irq(struct rq *rq, struct rq_flags *rf)
 {
 	kernel_holds--;
 	rq->locked = false;
+	if (interrupt)
+		interrupt();
+	interrupt = NULL;
 }
 
 /* A request may be made by anybody but while the run queue is locked. */
