@@ -119,7 +119,7 @@ void pvsync_help_offered(bool offered)
 	help = told(offered);
 }
 
-void pvsync_tlb_offered(bool offered)
+void pvsync_tlb_is_offered(bool offered)
 {
 	tlb = told(offered);
 }

@@ -105,7 +105,7 @@ static void ask_again(struct work_struct *work)
 	if (used & PVSYNC_FEATURE_HELP)
 		pvsync_help_offered(offered & PVSYNC_FEATURE_HELP);
 	if (used & PVSYNC_FEATURE_TLB)
-		pvsync_tlb_offered(offered & PVSYNC_FEATURE_TLB);
+		pvsync_tlb_is_offered(offered & PVSYNC_FEATURE_TLB);
 	if (used & PVSYNC_FEATURE_ECS)
 		pvsync_park_offered(offered & PVSYNC_FEATURE_ECS);
 	schedule_delayed_work(&asking_again, ASK_AGAIN);

@@ -18,9 +18,9 @@ static inline void pvsync_help_offered(bool offered) { }
 #endif
 
 #ifdef CONFIG_PVSYNC_TLB
-void pvsync_tlb_offered(bool offered);
+void pvsync_tlb_is_offered(bool offered);
 #else
-static inline void pvsync_tlb_offered(bool offered) { }
+static inline void pvsync_tlb_is_offered(bool offered) { }
 #endif
 
 #ifdef CONFIG_PVSYNC_PARK

@@ -511,14 +511,14 @@ static int __init parse_tlb(char *arg)
 __setup("pvsync.tlb=", parse_tlb);
 
 /**
- * pvsync_tlb_offered - the host offers to flush, or does not
+ * pvsync_tlb_is_offered - the host offers to flush, or does not
  * @offered: whether it does now
  *
  * What it has refused by another answer than that it does not offer it, it would refuse again.
  *
  * Context: may sleep, boot is over.
  */
-void pvsync_tlb_offered(bool offered)
+void pvsync_tlb_is_offered(bool offered)
 {
 	if (!by_hypercall(mechanism_if_offered))
 		return;
