@@ -112,8 +112,9 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
                 "-device", f"virtio-blk-pci,drive={name}"]
     guests = [word for one in spec.guests for word in (
         *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
-    cpus, kernel = accelerator(spec.backend), (*HOST_ARGS, *spec.args)
+    cpus, kernel, takes = accelerator(spec.backend), (*HOST_ARGS, *spec.args), ""
     if spec.model:
+        takes = ",x-input-when-stopped=on"
         cpus = [*virtual(spec.model, spec.seed), "-qmp", f"unix:{run}/{STEER},server=on,wait=off"]
         kernel += (HOLD,)
     return [
@@ -125,7 +126,7 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
         "-serial", f"file:{logs}/host-console.log",
         "-device", "virtio-serial-pci",
         "-chardev", f"socket,id=control,path={run}/control,server=on,wait=off",
-        "-device", "virtserialport,chardev=control,name=pvsync.control",
+        "-device", f"virtserialport,chardev=control,name=pvsync.control{takes}",
         "-qmp", f"unix:{run}/qmp,server=on,wait=off",
         "-d", "cpu_reset,guest_errors", "-D", f"{logs}/qemu.log", *spec.extra,
     ]

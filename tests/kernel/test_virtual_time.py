@@ -13,8 +13,10 @@ from tests.kernel.conftest import HERE, Lab, Result, longer
 
 VIRTUAL = "--backend", "vt", "--seeds", "1"
 BURN = "while True: pass"
-KEPT = "boots/*/*console.log", "raw/*/*.out"
+KEPT = "boots/*/*console.log", "boots/*/*.dmesg.txt", "raw/*/*.out"
 """What guests and hosts have said, by path in a result directory."""
+END = b"sysrq: Power Off"
+"""The last order that a host gets has no answer that the lab would wait for."""
 
 
 @contextmanager
@@ -30,9 +32,11 @@ def busy() -> Iterator[None]:
 
 
 def said(result: Result) -> dict[str, bytes]:
-    """What was said in a run, by who said it."""
+    """What was said in a run until its host was ended, by who said it; a line at least."""
     files: list[Path] = [file for kind in KEPT for file in result.directory.glob(kind)]
-    return {str(file.relative_to(result.directory)): file.read_bytes() for file in files}
+    texts = {str(file.relative_to(result.directory)): file.read_bytes() for file in files}
+    return {name: text[:text.rfind(b"\n", 0, text.find(END))] if END in text else text
+            for name, text in texts.items()}
 
 
 @pytest.fixture(scope="module")
