@@ -534,8 +534,8 @@ def test_snapshots_surround_the_round_of_running_guests(
     assert go(what, spec, tmp_path)
     asked = requests(tmp_path)
     proof = ["in-force", "in-force"]
-    around = ["switch", *proof, "before", "before", "exec", "round", "after", "after", "exec",
-              *proof, "switch"]
+    around = ["switch", *proof, "read", "before", "before", "exec", "round",
+              "after", "after", "exec", *proof, "switch"]
     places = [i for i in range(len(asked)) if asked[i:i + len(around)] == around]
     assert len(places) == len(records.runs(tmp_path))
     assert (kernel / "lock_stat").read_text() == "1\n"
