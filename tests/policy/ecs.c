@@ -14,7 +14,6 @@
 #define X86_CR0_PG		(1UL << 31)
 #define KVM_SYNC_X86_SREGS	2
 #define IS_ALIGNED(x, a)	(!((x) & ((a) - 1)))
-#define static_assert		_Static_assert
 #define pagefault_disable()	(kernel_holds++)
 #define pagefault_enable()	(kernel_holds--)
 #define xchg(place, value)	__atomic_exchange_n(place, value, __ATOMIC_SEQ_CST)

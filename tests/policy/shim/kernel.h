@@ -30,6 +30,8 @@
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_store_release(p, val)	WRITE_ONCE(*(p), val)
 #define BUILD_BUG_ON(cond)	_Static_assert(!(cond), #cond)
+#undef static_assert
+#define static_assert(expr)	_Static_assert(expr, #expr)
 #define EXPORT_SYMBOL_GPL(sym)	_Static_assert(sizeof(&(sym)), #sym)
 #define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
 
