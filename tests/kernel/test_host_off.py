@@ -37,7 +37,7 @@ PATHS = {
     "a switch of a vCPU": {
         (X86, "kvm_arch_vcpu_load"): Added(1, 1),
         (X86, "kvm_arch_vcpu_put"): Added(1, 1),
-        (SVM, "svm_vcpu_load"): Added(1, 10),
+        (SVM, "svm_vcpu_load"): Added(1),
         (VMX, "vmx_vcpu_load"): Added(1),
     },
     "a PAUSE exit": {
