@@ -230,7 +230,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     from lab import runner
 
     page = changes.pop("page")
-    chosen = config.experiment(experiment, _overrides(**_by_seeds(seeds, changes)))
+    chosen = config.experiment(experiment, _overrides(**_by_seeds(seeds, backend, changes)))
     machine_model.load(machine)
     if resume and out:
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
@@ -268,10 +268,12 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     _report(directory, page)
 
 
-def _by_seeds(seeds: int | None, changes: dict[str, Any]) -> dict[str, Any]:
+def _by_seeds(seeds: int | None, backend: str, changes: dict[str, Any]) -> dict[str, Any]:
     """The changes; each seed is a boot of its own with one run a cell."""
     if seeds is None:
         return changes
+    if backend not in ("auto", "vt"):
+        raise UsageError("--seeds is of virtual time: say --backend vt, or --boots and --reps.")
     if changes["boots"] is not None or changes["reps"] is not None:
         raise UsageError("Give --seeds, or --boots and --reps, not both.")
     return {**changes, "boots": seeds, "reps": 1}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from lab import backend as backends
-from lab import images, tsc
+from lab import images, machine_model, tsc
 from lab.errors import UsageError
 from lab.guest import GuestSpec, guest_command
 from lab.machine import HostSpec, die_with_parent, host_command
@@ -59,7 +59,8 @@ def command(where: str, scheme: Scheme, backend: Backend, files: images.Images, 
             PurePosixPath(files.guest_image), PurePosixPath(run)))
     host = HostSpec(backend, pcpus, MEMORY, files.host_kernel, files.host_image,
                     files.guest_image, files.guest_kernel, files.emulator,
-                    args=tsc.kernel_arguments(backend))
+                    args=tsc.kernel_arguments(backend),
+                    model=machine_model.load(machine_model.DEFAULT) if backend == "vt" else None)
     argv = interactive(host_command(host, run, run))
     if where == "guest":
         script = run / "script"

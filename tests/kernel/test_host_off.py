@@ -52,7 +52,8 @@ FUNCTIONS = {one: added for functions in PATHS.values() for one, added in functi
 OBJECTS = (CORE, MAIN, X86, SVM, VMX)
 KVM_SITES = {X86: 2, SVM: 2, VMX: 2, MAIN: 2}
 """Branches on the host's key, all of them in FUNCTIONS."""
-ALWAYS = {"pvsync_assert_flushed", "pvsync_settle_exit", "pvsync_init_vm", "pvsync_destroy_vm", "pvsync_ecs_forget", "pvsync_flush_tlb",
+ALWAYS = {"pvsync_assert_flushed", "pvsync_settle_exit", "pvsync_init_vm", "pvsync_destroy_vm",
+          "pvsync_ecs_forget", "pvsync_flush_tlb",
           "pvsync_hypercall", "pvsync_create_vm_debugfs"}
 """What KVM calls of pvsync whether it is off or not: as a VM or vCPU comes or goes, for pvsync's
 own hypercalls, and for a request that follows from one."""

@@ -87,7 +87,7 @@ ADDED = {
     "flush_tlb_all": Added(1, 0, 1),
 }
 SITES = {
-    "kernel/smp.o": {"pvsync_ecs_count_key": 2, "pvsync_ecs_free_key": 2},
+    "kernel/smp.o": {"pvsync_ecs_count_key": 2, "pvsync_ecs_free_key": 2, "pvsync_ipi_key": 1},
     "kernel/sched/core.o": {"pvsync_ecs_count_key": 1, "pvsync_ecs_free_key": 1,
                             "pvsync_extend_key": 1, "pvsync_park_stat_key": 1,
                             "pvsync_wake_key": 1},

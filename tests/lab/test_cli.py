@@ -153,6 +153,7 @@ def test_virtual_time(call: Call, runner: FakeRunner) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--seeds", "5", "--reps", "2"), "--seeds, or --boots and --reps, not both"),
+    (("--seeds", "5", "--backend", "tcg"), "--seeds is of virtual time"),
     (("--machine", "zen44"), "no machine model 'zen44', did you mean 'zen4'?"),
     (("--seeds", "0"), "0 is not in the range"),
 ])

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine_model, pace, tsc
+from lab import machine_model, pace, shell, tsc
 from lab.backend import choose
 from lab.errors import UsageError
+from lab.images import PLACEHOLDERS
 from lab.machine import HostSpec, host_command
+from lab.model import Scheme
 from tests.lab.test_machine import SPEC, value
 
 TEXT = (machine_model.FOLDER / "zen4.toml").read_text()
@@ -74,3 +76,9 @@ def test_a_damaged_model_is_refused(tmp_path: Path, old: str, new: str, message:
 def test_unknown_models_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no machine model 'zen5', did you mean 'zen4'\?"):
         machine_model.load("zen5")
+
+
+def test_a_console_in_virtual_time_has_a_model(tmp_path: Path) -> None:
+    argv = shell.command("host", Scheme("s", ""), "vt", PLACEHOLDERS, vcpus=2, pcpus=4,
+                         run=tmp_path)
+    assert "lockstep=on" in value(argv, "-icount") and value(argv, "-smp") == "4"
