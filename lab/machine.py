@@ -112,10 +112,12 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
                 "-device", f"virtio-blk-pci,drive={name}"]
     guests = [word for one in spec.guests for word in (
         *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
-    cpus, kernel, takes = accelerator(spec.backend), (*HOST_ARGS, *spec.args), ""
-    if spec.model:
-        takes = ",x-input-when-stopped=on"
-        cpus = [*virtual(spec.model, spec.seed), "-qmp", f"unix:{run}/{STEER},server=on,wait=off"]
+    cpus, kernel = accelerator(spec.backend), (*HOST_ARGS, *spec.args)
+    waits, takes, steered = "off", "", list[str]()
+    if spec.model:  # the guest sees when the lab connects: before it starts
+        waits, takes = "on", ",x-input-when-stopped=on"
+        cpus = virtual(spec.model, spec.seed)
+        steered = ["-qmp", f"unix:{run}/{STEER},server=on,wait=on"]
         kernel += (HOLD,)
     return [
         *spec.emulator, "-name", "pvsync-host", "-nodefaults", "-no-user-config",
@@ -125,8 +127,8 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
         "-acpitable", f"file={run}/{IDLE_STATES}", *disk("host", spec.image), *guests,
         "-serial", f"file:{logs}/host-console.log",
         "-device", "virtio-serial-pci",
-        "-chardev", f"socket,id=control,path={run}/control,server=on,wait=off",
-        "-device", f"virtserialport,chardev=control,name=pvsync.control{takes}",
+        "-chardev", f"socket,id=control,path={run}/control,server=on,wait={waits}",
+        "-device", f"virtserialport,chardev=control,name=pvsync.control{takes}", *steered,
         "-qmp", f"unix:{run}/qmp,server=on,wait=off",
         "-d", "cpu_reset,guest_errors", "-D", f"{logs}/qemu.log", *spec.extra,
     ]
@@ -199,7 +201,7 @@ class Machine:
                 argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,
                 preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call, no lock taken)
         stream = self._accept(listener, timeout) if listener else self._connect(timeout)
-        steer = Steer(self.run / STEER) if self.spec.model else None
+        steer = self._steer(timeout) if self.spec.model else None
         self._control = Control(stream, self.logs / "host-control.log", self.why_lost,
                                 pace.wall(self.spec), steer)
         self._control.settle(timeout)
@@ -235,6 +237,14 @@ class Machine:
                 stream.close()
                 time.sleep(POLL)
         raise HostLost("QEMU did not open its control socket")
+
+    def _steer(self, timeout: float) -> Steer:
+        """The second socket for which QEMU waits before it starts the machine."""
+        end = time.monotonic() + timeout
+        while not (self.run / STEER).exists() and time.monotonic() < end:
+            self._still_runs()
+            time.sleep(POLL)
+        return Steer(self.run / STEER)
 
     def _still_runs(self) -> None:
         if self.proc is None or self.proc.poll() is not None:

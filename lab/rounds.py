@@ -6,6 +6,7 @@ time there is one lane, as nothing may run beside a measurement. In virtual time
 are independent of each other and of the machine, so there is a lane for each CPU.
 """
 
+import contextlib
 import threading
 from collections import Counter
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -152,9 +153,13 @@ class Lane:
         self._close()
 
     def abort(self) -> None:
-        """End the host at once, without a record."""
+        """End the host at once, without a record.
+
+        The lane's own thread may be closing the same files; what was wrong before is what counts.
+        """
         if self.session is not None:
-            self.session.abort()
+            with contextlib.suppress(OSError):
+                self.session.abort()
 
     def _close(self, reason: str = "") -> None:
         """End the session if there is one; `reason` says what was wrong with it.

@@ -3,7 +3,7 @@
 
 import re
 
-CHECKS = 130
+CHECKS = 131
 """Lines of vm-memory-check."""
 AWAITED = 5
 """Lines of vm-shootdown-check."""

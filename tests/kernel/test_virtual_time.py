@@ -44,6 +44,7 @@ def first(lab: Lab) -> Result:
     return lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "3")
 
 
+@pytest.mark.soak
 def test_the_same_seed_gives_the_same_bytes(lab: Lab, first: Result) -> None:
     """Consoles with their times, outputs, figures; also while this machine is busy."""
     with busy():

@@ -38,9 +38,10 @@
 #define HC_GIVE_BACK	0x70760004ul
 #define HC_TLB		0x70760005ul
 #define ECS_COUNT	1ul
-#define ECS_FREE	2ul
+#define ECS_FREE	4ul
 #define ECS_SILENT	3ul
 #define ECS_SIZE	128ul
+#define ECS_LAYOUT	16	/* of the preempt count, in the record */
 #define ECS_LOCK	(1ull << 0)
 #define ECS_READ	(1ull << 16)
 #define ECS_IRQ		(1ull << 32)
