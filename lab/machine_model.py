@@ -55,11 +55,6 @@ class MachineModel:
     flush: Cost
     """INVLPG, INVLPGA, a load of CR3."""
 
-    @property
-    def tsc_khz(self) -> int:
-        """Rate of the time stamp counter, which counts virtual nanoseconds."""
-        return 1_000_000
-
     def icount(self, seed: int) -> str:
         """The value of QEMU's -icount."""
         return (f"shift={self.instruction.log2_ns},sleep=off,align=off,lockstep=on,"
