@@ -131,8 +131,11 @@ class Control:
                 steer.resume(self._stream)
                 if not steer.wait(left):
                     return
-                while not (future.done() or self._lost or self._holds.acquire(timeout=0.1)):
-                    pass
+                # Heard also when the answer is there: one left over would be taken for the
+                # next stop's, and the host would run on without the request.
+                while not (self._lost or self._holds.acquire(timeout=0.1)):
+                    if time.monotonic() > end:
+                        return
         except SteerError as error:
             if not future.done():
                 raise HostLost(self._why_lost() or str(error)) from error

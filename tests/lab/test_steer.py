@@ -29,6 +29,8 @@ class FakeHost:
         self.buffer = b""
         """What QEMU has taken of the socket."""
         self.deaf = False
+        self.late_s = 0.0
+        """Between the machine's stop and each line of its that can be read then."""
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -41,11 +43,15 @@ class FakeHost:
                 named = {key: request[key] for key in ("id",) if key in request}
                 self._say(lines, {"return": {}, **named})
                 if request["execute"] == "cont":
-                    for one in self._take().splitlines():
-                        answer = {"id": json.loads(one)["id"], "ok": True}
-                        self.theirs.sendall(json.dumps(answer).encode() + b"\n")
-                    self.theirs.sendall(b'{"event": "hold"}\n')
-                    self._say(lines, {"event": "STOP", "timestamp": {}})
+                    said = [{"id": json.loads(one)["id"], "ok": True}
+                            for one in self._take().splitlines()]
+                    if self.late_s:
+                        self._say(lines, {"event": "STOP", "timestamp": {}})
+                    for line in (*said, {"event": "hold"}):
+                        time.sleep(self.late_s)
+                        self.theirs.sendall(json.dumps(line).encode() + b"\n")
+                    if not self.late_s:
+                        self._say(lines, {"event": "STOP", "timestamp": {}})
 
     def _take(self) -> bytes:
         got = self.buffer
@@ -95,6 +101,15 @@ def test_requests_reach_a_host_that_stands_still_together(tmp_path: Path) -> Non
         assert one.wait(first, 20, "start")["ok"] and len(host.seen) == 1
         one.call("switch", run=[])
         assert host.seen == [["start", "start"], ["switch"]]
+
+
+def test_each_stop_has_its_own_hold(tmp_path: Path) -> None:
+    """A hold that comes behind its answer does not stand for the next stop."""
+    with control(tmp_path) as (host, one):
+        host.late_s = 0.15
+        for _ in range(3):
+            one.call("switch", run=[])
+        assert host.seen == [["switch"]] * 3
 
 
 def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
