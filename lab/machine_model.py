@@ -3,9 +3,12 @@
 
 A model has the nanoseconds that one instruction takes, and those that the emulator
 charges for what silicon takes longer for. Each number names its source.
+
+`zen4:exit*2,ipi*0.5` is zen4 with its numbers scaled, to see what rests on them.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab import paths
@@ -17,6 +20,12 @@ DEFAULT = "zen4"
 MOST_LOG2 = 10
 """Of the nanoseconds that an instruction takes: QEMU's own limit."""
 MOST_NS = 1_000_000
+COSTS = ("quantum", "pause", "vmrun", "vmexit", "ipi", "flush")
+"""The numbers that are nanoseconds."""
+SCALED = {"instruction": ("instruction",), "quantum": ("quantum",), "pause": ("pause",),
+          "exit": ("vmrun", "vmexit"), "vmrun": ("vmrun",), "vmexit": ("vmexit",),
+          "ipi": ("ipi",), "flush": ("flush",)}
+"""What can be scaled, and which numbers that changes: an exit's two halves also together."""
 QUANTUM_NS = (100, 1_000_000)
 
 
@@ -75,7 +84,42 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(name: str, folder: Path = FOLDER) -> MachineModel:
-    """The model of that name; UsageError when there is none or its file is damaged."""
+    """The model of that name, maybe scaled: `NAME[:KEY*FACTOR,...]`.
+
+    UsageError when there is none, its file is damaged, or a scaled number is out of its bounds.
+    """
+    file, colon, changes = name.partition(":")
+    model = _read(file, folder)
+    if not colon:
+        return model
+    for change in changes.split(","):
+        model = _scaled(model, change, f"machine model '{name}'")
+    model = replace(model, name=name, about=f"{model.about}; {changes}")
+    _check(model, f"machine model '{name}'")
+    return model
+
+
+def _scaled(model: MachineModel, change: str, where: str) -> MachineModel:
+    key, _sign, text = change.partition("*")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if key not in SCALED or not 0 < factor < math.inf:
+        raise UsageError(f"{where}: '{change}' is not KEY*FACTOR, such as exit*2"
+                         f" (keys: {', '.join(SCALED)})")
+    if key == "instruction":
+        log2 = math.log2(factor)
+        if not log2.is_integer():
+            raise UsageError(f"{where}: an instruction's time takes powers of two, not {text}")
+        return replace(model, instruction=replace(
+            model.instruction, log2_ns=model.instruction.log2_ns + int(log2)))
+    changed = {one: replace(getattr(model, one), ns=round(getattr(model, one).ns * factor))
+               for one in SCALED[key]}
+    return replace(model, **changed)
+
+
+def _read(name: str, folder: Path) -> MachineModel:
     known = names(folder)
     if name not in known:
         raise UsageError(f"there is no machine model '{name}'{suggest(name, known)}"
@@ -96,9 +140,9 @@ def _check(model: MachineModel, where: str) -> None:
     least, most = QUANTUM_NS
     if not least <= model.quantum.ns <= most:
         raise UsageError(f"{where}: quantum.ns must be from {least} to {most}")
-    for key in ("pause", "vmrun", "vmexit", "ipi", "flush"):
+    for key in COSTS:
         if not 0 <= getattr(model, key).ns <= MOST_NS:
             raise UsageError(f"{where}: {key}.ns must be from 0 to {MOST_NS}")
-    for key in ("instruction", "quantum", "pause", "vmrun", "vmexit", "ipi", "flush"):
+    for key in ("instruction", *COSTS):
         if not getattr(model, key).source.strip():
             raise UsageError(f"{where}: {key} names no source")

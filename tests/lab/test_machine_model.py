@@ -73,6 +73,31 @@ def test_a_damaged_model_is_refused(tmp_path: Path, old: str, new: str, message:
     assert message in str(error.value)
 
 
+def test_numbers_can_be_scaled() -> None:
+    plain, scaled = machine_model.load("zen4"), machine_model.load("zen4:exit*2,instruction*2")
+    assert scaled.name == "zen4:exit*2,instruction*2"
+    assert (scaled.vmrun.ns, scaled.vmexit.ns) == (2 * plain.vmrun.ns, 2 * plain.vmexit.ns)
+    assert scaled.instruction.log2_ns == plain.instruction.log2_ns + 1
+    assert (scaled.pause, scaled.ipi, scaled.flush) == (plain.pause, plain.ipi, plain.flush)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ("exits*2", "'exits*2' is not KEY*FACTOR"),
+    ("exit", "'exit' is not KEY*FACTOR"),
+    ("exit*0", "is not KEY*FACTOR"),
+    ("exit*nan", "is not KEY*FACTOR"),
+    ("exit*inf", "is not KEY*FACTOR"),
+    ("", "'' is not KEY*FACTOR"),
+    ("instruction*3", "powers of two, not 3"),
+    ("instruction*0.5", "instruction.log2_ns must be from 0"),
+    ("vmexit*1e9", "vmexit.ns must be from 0"),
+])
+def test_a_scale_that_is_none_is_refused(change: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        machine_model.load(f"zen4:{change}")
+    assert message in str(error.value)
+
+
 def test_unknown_models_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no machine model 'zen5', did you mean 'zen4'\?"):
         machine_model.load("zen5")

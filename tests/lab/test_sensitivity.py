@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which ratios move with which number of a machine model."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from lab import machine_model, sensitivity
+from lab.sensitivity import Moved, Variant
+from lab.summary import Summary, load, summarize
+from tests.lab.synthetic import Synthetic
+
+
+def made(directory: Path, **factors: float) -> Summary:
+    """Results in which a scheme takes so many times as long as `a`."""
+    def value(scheme: str, vms: int, guest: int, rng: random.Random) -> float:
+        return vms * {"a": 1.0, "copy": 1.0, **factors}[scheme.replace(":2", "")]
+
+    return summarize(load(Synthetic(("a", "a:2", *factors), value=value).write(directory)))
+
+
+def rows(tmp_path: Path, *others: dict[str, float]) -> list[Moved]:
+    made_of = [(Variant(), made(tmp_path / "base", b=0.8, c=0.5))]
+    made_of += [(variant, made(tmp_path / variant.folder, **one)) for variant, one in zip(
+        sensitivity.variants()[1:], others, strict=False)]
+    return sensitivity.compared(made_of)
+
+
+def test_each_number_is_halved_and_doubled() -> None:
+    names = [variant.name for variant in sensitivity.variants()]
+    assert names[0] == "as it is" and len(names) == 1 + 2 * len(sensitivity.KEYS)
+    for variant in sensitivity.variants(sensitivity.KEYS[1:]):
+        model = machine_model.load(variant.model("zen4"))
+        assert (model == machine_model.load("zen4")) == (not variant.key)
+    assert {*sensitivity.KEYS} <= {*machine_model.SCALED}
+
+
+def test_what_moves_far_is_named(tmp_path: Path) -> None:
+    found = rows(tmp_path, {"b": 0.8 * 1.2, "c": 0.5 * 1.05}, {"b": 0.8, "c": 0.5})
+    far = [(row.variant, row.scheme, row.vms) for row in found if row.far]
+    assert far == [("instruction*0.5", "b", vms) for vms in (1, 2, 3)]
+    one = next(row for row in found if row.far)
+    assert (one.base, one.ratio, one.moved) == pytest.approx((0.8, 0.96, 0.2))
+
+
+def test_what_the_placebo_does_too_is_not(tmp_path: Path) -> None:
+    def value(scheme: str, vms: int, guest: int, rng: random.Random) -> float:
+        return {"a": 1.0, "a:2": 1.3, "b": 1.2}[scheme]
+
+    base = made(tmp_path / "base", b=1.0)
+    moved = summarize(load(Synthetic(("a", "a:2", "b"), value=value).write(tmp_path / "moved")))
+    found = sensitivity.compared([(Variant(), base), (Variant("exit", 2), moved)])
+    assert [row.chance for row in found] == pytest.approx([0.3] * len(found))
+    assert not any(row.far for row in found)
+
+
+def test_the_table_and_the_file(tmp_path: Path) -> None:
+    found = rows(tmp_path, {"b": 0.4, "c": 0.5})
+    manifest = load(tmp_path / "base").manifest
+    text = sensitivity.write(found, manifest, tmp_path)
+    assert "0.40!" in text and "! moved by more than 10% and the placebo's: 3 of 9." in text
+    assert (tmp_path / sensitivity.TABLE).read_text() == text
+    kept = json.loads((tmp_path / sensitivity.FILE).read_text())["rows"]
+    assert len(kept) == len(found) and kept[0]["variant"] == "instruction*0.5"
