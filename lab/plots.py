@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from lab import epochs, flushes, observed, preemptions, stats, windows
+from lab import epochs, figures, flushes, preemptions, stats, windows
 from lab.epochs import Trace
 from lab.histogram import Bins
 from lab.model import WindowCost, Workload
@@ -320,7 +320,7 @@ def _preemption_panel(axes: Axes, summary: Summary, workload: Workload, vms: int
         for kind, number in _preempted(summary, workload, label, vms).items():
             axes.bar(index, number, 0.7, bottom, color=KIND_COLOURS[kind])
             bottom += number
-        runs = [observed.preempted(one).per_s
+        runs = [figures.preempted(one).per_s
                 for one in summary.results.observations(label, workload.name, vms)]
         box = stats.quartiles([number for number in runs if number is not None])
         if box is not None:

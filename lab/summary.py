@@ -16,6 +16,7 @@ from pathlib import Path
 from lab import (
     cpu_waits,
     epochs,
+    figures,
     flushes,
     histogram,
     in_force,
@@ -134,14 +135,14 @@ def load(directory: Path) -> Results:
                 f"{directory / 'runs.jsonl'}: run {run.id} is of {run.scheme} under"
                 f" {run.workload}, which the manifest does not have; do not mix directories."
             )
-    figures = tuple(
+    read = tuple(
         _figure(directory, run, known[run.workload],
                 manifest.observe is not False or manifest.window_ms > 0)
         for run in runs.records
     )
     warnings = (runs.warnings + boots.warnings + stalls.warnings(runs.records)
                 + in_force.warnings(manifest))
-    return Results(directory, manifest, figures, boots.records, warnings)
+    return Results(directory, manifest, read, boots.records, warnings)
 
 
 def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) -> RunFigure:
@@ -250,11 +251,11 @@ def _observed(seen: Sequence[Observation], which: Sequence[Which]) -> Observed |
         return None
     guests = [guest for one in seen for guest in one.guests]
     return Observed(
-        spinning=observed.middle(observed.spinning(one) for one in seen),
-        counters=observed.total(guest.counters for guest in guests),
+        spinning=figures.middle(figures.spinning(one) for one in seen),
+        counters=figures.total(guest.counters for guest in guests),
         waits=histogram.total([guest.waits for guest in guests]),
-        host=observed.total(one.host for one in seen),
-        share_deviation=observed.middle(observed.share_deviation(one) for one in seen),
+        host=figures.total(one.host for one in seen),
+        share_deviation=figures.middle(figures.share_deviation(one) for one in seen),
         flushes=flushes.figures(flushes.merged(part for one in seen for part in one.flushes)),
         preemptions=_preemptions(seen, which),
         windows=windows.figures(one.samples for one in seen),
@@ -268,7 +269,7 @@ def _preemptions(
 ) -> tuple[Preemptions, ...] | None:
     if not any(preemptions.are_counted(one.host) for one in seen):
         return None
-    return tuple(observed.medians([observed.preempted(one, vms) for one in seen])
+    return tuple(figures.medians([figures.preempted(one, vms) for one in seen])
                  for vms in which)
 
 

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lab import counters, flushes, footer, modes, observed, placebo, preemptions
+from lab import counters, figures, flushes, footer, modes, observed, placebo, preemptions
 from lab.model import Cell, FlushTimes, Observed, Workload
 from lab.observed import Observation
 from lab.summary import Summary
@@ -54,7 +54,7 @@ class _Part:
 PARTS = (
     _Part(
         "what the host did about spinning vCPUs", ("spin_", "yield_"), "host",
-        observed.SPIN_FIGURES, observed.spin_figures,
+        figures.SPIN_FIGURES, figures.spin_figures,
         "Medians of the runs. accepted, picked, moved, ran: of the yields attempted. handling:"
         " spin_ns, of the time of all pCPUs. deviation: of the VM whose CPU time is farthest from"
         " the VMs' mean, from that mean.",
@@ -62,7 +62,7 @@ PARTS = (
     _Part(
         "what pause filters told the host, and whom it chose",
         ("spin_filter", "spin_soft", "pause_", "pick_"), "host",
-        observed.PAUSE_FIGURES, observed.pause_figures,
+        figures.PAUSE_FIGURES, figures.pause_figures,
         "Medians of the runs. spins: those that reached the window; window: their mean, cycles."
         " inefficiency: time of such spins and of handling them, of the VMs' CPU time, in the"
         " epochs that ended. PAUSEs/spin, cycles/PAUSE: of the filter in software, exit and entry"
@@ -70,22 +70,22 @@ PARTS = (
     ),
     _Part(
         "what the host did about requests to flush translations", ("tlb_",), "host",
-        observed.FLUSH_FIGURES, observed.flush_figures,
+        figures.FLUSH_FIGURES, figures.flush_figures,
         "Medians of the runs. running, preempted, halted, in host, merged: of the targets. full,"
         " pages, refused: numbers of a run. us/call: tlb_ns over tlb_calls. handling: tlb_ns, of"
         " the time of all pCPUs.",
     ),
     _Part(
         "what the host did about preemptions in critical sections", ("extend_",), "host",
-        observed.EXTEND_FIGURES, observed.extend_figures,
+        figures.EXTEND_FIGURES, figures.extend_figures,
         "Medians of the runs. granted: put off; denied, capped: not, because something else had"
         " precedence, or the vCPU had borrowed too much; numbers of a run. Of those granted, in"
         " time: the vCPU had left its sections when it lost the CPU; expired: it had not;"
         " returned: the guest gave the CPU back.",
     ),
     _Part(
-        "waits for mutexes and rwsems", ("park_",), "counters", observed.PARK_FIGURES,
-        observed.park_figures,
+        "waits for mutexes and rwsems", ("park_",), "counters", figures.PARK_FIGURES,
+        figures.park_figures,
         "Medians of the runs, of all guests together. slept: the others spun to their end."
         " wake-up: from the wake-up of one that slept until it had a CPU of the guest.",
     ),
@@ -316,7 +316,7 @@ def _part(summary: Summary, workload: Workload, did: _Part) -> Grid:
         for vms in m.vms:
             seen = summary.results.observations(scheme.label, workload.name, vms)
             runs = [did.figures(one) for one in seen]
-            medians = [observed.middle(run[i] for run in runs) for i in range(len(did.heads))]
+            medians = [figures.middle(run[i] for run in runs) for i in range(len(did.heads))]
             body.append((scheme.label, [str(vms), *map(known, medians)]))
     return Grid(f"{workload.name}: {did.about}", "scheme", ["VMs", *did.heads], body,
                 (did.note,))

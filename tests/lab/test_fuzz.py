@@ -30,6 +30,7 @@ from lab import (
     console,
     counters,
     cpu_waits,
+    figures,
     flushes,
     kconfig,
     observed,
@@ -277,10 +278,10 @@ def test_snapshots_cut_at_every_byte() -> None:
 def test_figures_of_damaged_snapshots(before: str, after: str) -> None:
     change = observed.between(observed.parse(before), observed.parse(after))
     seen = observed.observation(RUN, lambda _: change, ("a-0", "a-1"))
-    numbers = [observed.spinning(seen), observed.share_deviation(seen),
-               *observed.spin_figures(seen), *observed.flush_figures(seen),
-               *observed.extend_figures(seen), *observed.park_figures(seen),
-               *observed.preempted(seen).kinds.values()]
+    numbers = [figures.spinning(seen), figures.share_deviation(seen),
+               *figures.spin_figures(seen), *figures.flush_figures(seen),
+               *figures.extend_figures(seen), *figures.park_figures(seen),
+               *figures.preempted(seen).kinds.values()]
     assert all(number is None or math.isfinite(number) for number in numbers)
     assert all(value is None or value >= 0 for value in change.counters.values())
     flushes.figures(flushes.merged(seen.flushes))

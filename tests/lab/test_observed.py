@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import counters, histogram, observed
+from lab import counters, figures, histogram, observed
 from lab.cpu_waits import Waited
 from lab.flushes import Flushes, Times
 from lab.histogram import Bins
@@ -164,21 +164,21 @@ def run_of(*guests: Change, host: dict[str, int | None] | None = None,
 
 def test_spinning() -> None:
     one, two = guest(900, 300, 100), guest(100, 0, 100)
-    assert observed.spinning(run_of(one, two, cpu_s=(2e-6, 3e-6))) == pytest.approx(500 / 5000)
-    assert observed.spinning(run_of(one, cpu_s=(2e-6,))) == pytest.approx(0.25)
+    assert figures.spinning(run_of(one, two, cpu_s=(2e-6, 3e-6))) == pytest.approx(500 / 5000)
+    assert figures.spinning(run_of(one, cpu_s=(2e-6,))) == pytest.approx(0.25)
     for unknown in (guest(1, 0, 0, lock_halted_ns=None), guest(1, 0, 0, lock_stolen_ns=None),
                     guest(1, 0, 0, lock_wait_ns=None), Change({}, None, {})):
-        assert observed.spinning(run_of(one, unknown, cpu_s=(1, 1))) is None
-    assert observed.spinning(run_of(one, two, cpu_s=(1, None))) is None
-    assert observed.spinning(run_of(guest(0, 0, 0, lock_acquisitions=0), cpu_s=(1,))) is None
-    assert observed.spinning(run_of(guest(0, 0, 0), cpu_s=(0,))) is None
+        assert figures.spinning(run_of(one, unknown, cpu_s=(1, 1))) is None
+    assert figures.spinning(run_of(one, two, cpu_s=(1, None))) is None
+    assert figures.spinning(run_of(guest(0, 0, 0, lock_acquisitions=0), cpu_s=(1,))) is None
+    assert figures.spinning(run_of(guest(0, 0, 0), cpu_s=(0,))) is None
 
 
 def test_share_deviation() -> None:
-    assert observed.share_deviation(run_of(cpu_s=(1.0, 2.0, 3.0))) == pytest.approx(0.5)
-    assert observed.share_deviation(run_of(cpu_s=(2.0, 2.0, 5.0))) == pytest.approx(2 / 3)
+    assert figures.share_deviation(run_of(cpu_s=(1.0, 2.0, 3.0))) == pytest.approx(0.5)
+    assert figures.share_deviation(run_of(cpu_s=(2.0, 2.0, 5.0))) == pytest.approx(2 / 3)
     for unknown in ((), (1.0,), (1.0, None, 2.0), (0.0, 0.0)):
-        assert observed.share_deviation(run_of(cpu_s=unknown)) is None
+        assert figures.share_deviation(run_of(cpu_s=unknown)) is None
 
 
 def test_pause_figures() -> None:
@@ -189,13 +189,13 @@ def test_pause_figures() -> None:
         "pick_resource": 50, "pick_lock": 25, "pick_yielded": 10, "pick_section": 5,
         "pick_none": 10}
     seen = run_of(host=counted)
-    named = dict(zip(observed.PAUSE_FIGURES, observed.pause_figures(seen), strict=True))
+    named = dict(zip(figures.PAUSE_FIGURES, figures.pause_figures(seen), strict=True))
     assert named == pytest.approx({
         "spins/s": 50, "window": 8192, "handling us": 2, "epochs": 3, "inefficiency %": 5,
         "PAUSEs/spin": 10, "cycles/PAUSE": 10, "resource %": 50, "lock %": 25, "yielded %": 10,
         "section %": 5, "nobody %": 10})
-    assert observed.pause_figures(run_of()) == (None,) * len(observed.PAUSE_FIGURES)
-    idle = observed.pause_figures(run_of(host=dict.fromkeys(counted, 0)))
+    assert figures.pause_figures(run_of()) == (None,) * len(figures.PAUSE_FIGURES)
+    idle = figures.pause_figures(run_of(host=dict.fromkeys(counted, 0)))
     assert idle == (0, None, None, 0, *(None,) * 8)
 
 
@@ -205,13 +205,13 @@ def test_spin_figures() -> None:
         "yield_refused": 20, "yield_denied": 3, "yield_picked": 40, "yield_moved": 4,
         "yield_ran": 8}
     seen = run_of(host=counted, cpu_s=(1.0, 3.0))
-    named = dict(zip(observed.SPIN_FIGURES, observed.spin_figures(seen), strict=True))
+    named = dict(zip(figures.SPIN_FIGURES, figures.spin_figures(seen), strict=True))
     assert named == pytest.approx({
         "events/s": 50, "candidates/event": 2.5, "attempted": 80, "accepted %": 75,
         "picked %": 50, "moved %": 5, "ran %": 10, "denied": 3, "handling %": 2, "deviation %": 50})
-    none = observed.spin_figures(run_of())
-    assert none == (None,) * len(observed.SPIN_FIGURES)
-    idle = observed.spin_figures(run_of(host=dict.fromkeys(counted, 0)))
+    none = figures.spin_figures(run_of())
+    assert none == (None,) * len(figures.SPIN_FIGURES)
+    idle = figures.spin_figures(run_of(host=dict.fromkeys(counted, 0)))
     assert idle == (0, None, 0, None, None, None, None, 0, 0, None)
 
 
@@ -221,15 +221,15 @@ def test_flush_figures() -> None:
         "tlb_in_host": 10, "tlb_merged": 50, "tlb_full": 70, "tlb_pages": 16, "tlb_refused": 1,
         "tlb_awaited": 6, "tlb_ns": 1_600_000}
     seen = run_of(host=counted, seconds=4.0)
-    named = dict(zip(observed.FLUSH_FIGURES, observed.flush_figures(seen), strict=True))
+    named = dict(zip(figures.FLUSH_FIGURES, figures.flush_figures(seen), strict=True))
     assert named == pytest.approx({
         "calls/s": 25, "targets/call": 2, "running %": 10, "preempted %": 40, "halted %": 45,
         "in host %": 5, "merged %": 25, "awaited %": 3, "full": 70, "pages": 16, "refused": 1,
         "us/call": 16, "handling %": 0.02})
-    assert observed.flush_figures(run_of()) == (None,) * len(observed.FLUSH_FIGURES)
-    idle = observed.flush_figures(run_of(host=dict.fromkeys(counted, 0)))
+    assert figures.flush_figures(run_of()) == (None,) * len(figures.FLUSH_FIGURES)
+    idle = figures.flush_figures(run_of(host=dict.fromkeys(counted, 0)))
     assert idle == (0, None, None, None, None, None, None, None, 0, 0, 0, None, 0)
-    lost = observed.flush_figures(run_of(host=counted | {"tlb_halted": None}))
+    lost = figures.flush_figures(run_of(host=counted | {"tlb_halted": None}))
     assert lost[1:6] == (None,) * 5 and lost[0] == 25
 
 
@@ -254,14 +254,14 @@ def test_a_run() -> None:
 
 
 def test_sums() -> None:
-    assert observed.total([{"a": 1, "b": 2, "c": 3}, {"a": 4, "b": None}]) == {
+    assert figures.total([{"a": 1, "b": 2, "c": 3}, {"a": 4, "b": None}]) == {
         "a": 5, "b": None, "c": None}
-    assert observed.total([]) == {}
+    assert figures.total([]) == {}
     assert histogram.total([{9: (1, 300), 3: (1, 5)}, {9: (2, 700)}]) == (
         (3, 1, 5), (9, 3, 1000))
     assert histogram.total([{9: (1, 300)}, None]) == ()
-    assert observed.middle([None, 3.0, 1.0, None, 8.0]) == 3.0
-    assert observed.middle([None]) is None
+    assert figures.middle([None, 3.0, 1.0, None, 8.0]) == 3.0
+    assert figures.middle([None]) is None
 
 
 def test_descriptions_are_read_from_the_kernels_list(tmp_path: Path) -> None:

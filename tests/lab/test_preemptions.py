@@ -3,7 +3,7 @@
 
 import pytest
 
-from lab import counters, observed, preemptions
+from lab import counters, figures, observed, preemptions
 from lab.model import Preemptions
 from lab.observed import Observation
 
@@ -76,45 +76,45 @@ def test_what_is_unknown_makes_its_figures_unknown(lost: str, unknown: set[str])
 
 
 def run_of(*vms: dict[str, int | None], cpu_s: tuple[float | None, ...]) -> Observation:
-    return Observation((), observed.total(vms), cpu_s, 4.0, 2.0, (), vms)
+    return Observation((), figures.total(vms), cpu_s, 4.0, 2.0, (), vms)
 
 
 def test_all_vms_the_first_and_the_others() -> None:
     twice: dict[str, int | None] = {name: 2 * (number or 0) for name, number in COUNT.items()}
     seen = run_of(COUNT, twice, twice, cpu_s=(1.0, 2.0, 3.0))
-    figures = [observed.preempted(seen, vms) for vms in ("all", "first", "others")]
-    assert [one.vms for one in figures] == ["all", "first", "others"]
-    assert [one.per_s for one in figures] == [275 / 2, 55 / 2, 220 / 2]
-    assert [one.borrowed for one in figures] == pytest.approx([0.02 / 6, 0.004, 0.016 / 5])
-    unknown = [observed.preempted(run_of(COUNT, {}, cpu_s=(1.0, None)), vms)
+    found = [figures.preempted(seen, vms) for vms in ("all", "first", "others")]
+    assert [one.vms for one in found] == ["all", "first", "others"]
+    assert [one.per_s for one in found] == [275 / 2, 55 / 2, 220 / 2]
+    assert [one.borrowed for one in found] == pytest.approx([0.02 / 6, 0.004, 0.016 / 5])
+    unknown = [figures.preempted(run_of(COUNT, {}, cpu_s=(1.0, None)), vms)
                for vms in ("all", "first", "others")]
     assert [one.per_s for one in unknown] == [None, 55 / 2, None]
     assert [one.borrowed for one in unknown] == [None, 0.004, None]
-    assert observed.preempted(run_of(COUNT, COUNT, cpu_s=(1.0, None))).borrowed is None
+    assert figures.preempted(run_of(COUNT, COUNT, cpu_s=(1.0, None))).borrowed is None
 
 
 def test_medians_are_of_the_runs_that_know() -> None:
     runs = [preemptions.figures(COUNT, 5.0 * n, 2.0) for n in (1, 2, 5)]
     runs.append(preemptions.figures({"preempt_irq": 70}, 1.0))
-    seen = observed.medians(runs)
+    seen = figures.medians(runs)
     assert (seen.vms, seen.per_s, seen.granted_per_s) == ("all", 5.5, 5)
     assert (seen.avoided_with_stuck, seen.unavoidable_per_s) == (45 / 70, 2.5)
     assert [seen.kinds["irq"], seen.kinds["user"]] == pytest.approx([0.15, 0.8])
-    assert observed.medians(runs[3:]).per_s is None
+    assert figures.medians(runs[3:]).per_s is None
 
 
 def test_extensions_and_parking() -> None:
     seen = run_of(COUNT, cpu_s=(1.0,))
-    named = dict(zip(observed.EXTEND_FIGURES, observed.extend_figures(seen), strict=True))
+    named = dict(zip(figures.EXTEND_FIGURES, figures.extend_figures(seen), strict=True))
     assert named == {"granted": 50, "in time %": 90, "returned %": 80, "expired %": 6, "denied": 2,
                      "capped": 1}
     parked = {"park_slept": 30, "park_spun": 10, "park_wakeups": 20, "park_wakeup_ns": 900_000}
     guests = tuple(observed.Change({**parked}, None, {}) for _ in range(2))
     both = Observation(guests, {}, (), 4.0, 2.0, ())
-    assert observed.park_figures(both) == (40, 75, 45)
+    assert figures.park_figures(both) == (40, 75, 45)
     untimed = Observation((observed.Change({**parked, "park_wakeups": 0}, None, {}),), {}, (),
                           4.0, 2.0, ())
-    assert observed.park_figures(untimed) == (20, 75, None)
+    assert figures.park_figures(untimed) == (20, 75, None)
     nothing = Observation((), {}, (), 4.0, 2.0, ())
-    assert observed.park_figures(nothing) == (None,) * 3
-    assert observed.extend_figures(nothing) == (None,) * 6
+    assert figures.park_figures(nothing) == (None,) * 3
+    assert figures.extend_figures(nothing) == (None,) * 6

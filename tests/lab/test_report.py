@@ -17,7 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lab import counters, observed, paths, plots, preemptions, report
+from lab import counters, figures, paths, plots, preemptions, report
 from lab.errors import UsageError
 from lab.model import Workload
 from lab.summary import Summary, load, summarize
@@ -284,7 +284,7 @@ def test_preemptions_are_stacked_by_kind(tmp_path: Path) -> None:
         bottoms = np.concatenate([[0], np.cumsum(heights)[:-1]])
         assert [bar.get_y() for bar in bars] == pytest.approx(bottoms.tolist())
         assert len({bar.get_facecolor() for bar in bars}) == len(bars) == len(heights) == 9
-        runs = [one.per_s for one in map(observed.preempted, summary.results.observations(
+        runs = [one.per_s for one in map(figures.preempted, summary.results.observations(
             "pmt", "hackbench", vms))]
         ends = [float(y) for y in np.asarray(axes.lines[0].get_ydata())]
         assert ends == np.percentile(np.asarray(runs, dtype=float), [25, 75]).tolist()
