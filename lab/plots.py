@@ -17,10 +17,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from lab import epochs, figures, flushes, preemptions, stats, windows
 from lab.epochs import Trace
+from lab.grids import columns
 from lab.histogram import Bins
 from lab.model import WindowCost, Workload
 from lab.summary import Summary, per_guest, relative_load
-from lab.table import columns
 from lab.windows import Samples
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#7F6000")

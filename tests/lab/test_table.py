@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import preemptions, table
+from lab import grids, preemptions, table
 from lab.model import BootRecord, Observe, Paper
 from lab.summary import load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
@@ -21,14 +21,14 @@ from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
      (99.96, "100"), (123.4, "123"), (1842204.0, "1,842,204"), (0, "0")],
 )
 def test_number(value: float, text: str) -> None:
-    assert table.number(value) == text
+    assert grids.number(value) == text
 
 
 @pytest.mark.parametrize(
     ("ratio", "text"), [(0.1234, "+12.3 %"), (-0.04, "-4.0 %"), (2.123, "+212 %"), (0, "+0.0 %")]
 )
 def test_percent(ratio: float, text: str) -> None:
-    assert table.percent(ratio) == text
+    assert grids.percent(ratio) == text
 
 
 def text_of(made: Synthetic, directory: Path) -> str:
