@@ -66,6 +66,7 @@ CHANGES = f"""
 dmesg | grep -a 'pvsync:'
 /usr/lib/pvsync/bin/ebizzy-like -r 50 && /usr/lib/pvsync/bin/tlb-checker -S 2
 cd /sys/kernel/debug/pvsync
+echo 0 >tlb_latency
 echo 1 >tlb_stat && /usr/lib/pvsync/bin/ebizzy-like -r 50 && {kernel_check(1)} && echo 0 >tlb_stat
 grep ^tlb_ counters && sed 's/^/latency /' tlb_latency
 for bad in 2 x -1; do echo $bad >tlb_stat && echo took $bad; done
@@ -73,6 +74,9 @@ echo 5 >tlb_latency && echo took 5
 echo 0 >tlb_latency && sed 's/^/left /' tlb_latency
 {SAY}
 true
+"""
+"""Flushes may be timed before that, and name nobody whom the host could refuse to flush: of a guest
+that still believes its host they are by shoot4u. Two programs have flushed when the times begin.
 """
 HOSTILE = "\n".join((*map(command, OFFERED), "dmesg | grep -a 'hypercall torture'"))
 SAID = {
