@@ -22,10 +22,12 @@ class Scratch:
         sweep()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if _take(self._lock, self.path):
-                break
-            os.close(self._lock)  # another lab swept it before it was ours
+            # Another lab may sweep it before it is ours: before it is opened, or locked.
+            with contextlib.suppress(FileNotFoundError):
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                if _take(self._lock, self.path):
+                    break
+                os.close(self._lock)
 
     def close(self) -> None:
         """Remove it with all that is in it; a second time does nothing."""

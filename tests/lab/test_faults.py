@@ -30,7 +30,7 @@ from lab.machine import HostSpec, Machine
 from lab.model import RunRecord
 from lab.progress import Silent
 from lab.runner import Options
-from lab.scratch import PREFIX, Scratch
+from lab.scratch import PREFIX, Scratch, sweep
 from lab.session import Session
 from tests.lab.test_session import experiment, go, spec
 
@@ -404,6 +404,24 @@ def test_folders_of_labs_that_are_alive_stay(tmp_path: Path,
     one.close()
     one.close()
     assert {file.name for file in tmp_path.iterdir()} == {"pvsync-other", f"{PREFIX}link"}
+
+
+def test_a_folder_that_another_lab_sweeps_too_soon_is_made_again(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its own lab has opened it, so that nothing says whose it is."""
+    made: list[Path] = []
+
+    def make(*words: object, **options: Any) -> str:
+        made.append(Path(mkdtemp(*words, **options)))
+        if len(made) == 1:
+            sweep()
+        return str(made[-1])
+
+    mkdtemp: Callable[..., str] = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "mkdtemp", make)
+    with Scratch() as path:
+        assert path.is_dir() and [one.exists() for one in made] == [False, True]
 
 
 # Damaged results
