@@ -90,6 +90,15 @@ def test_the_comparison_sees_a_difference(folders: dict[str, Path], name: str) -
     assert disassembly(folders["test"] / name) != disassembly(folders["stock"] / name)
 
 
+OF_REGISTERS = re.compile(r"(?!__SCK__|pvsync_)\w*(get_(cpl|if_flag|r?flags|exit_info|segment\w*|"
+                          r"cs_db_l_bits|linear_rip|ip)|cache_reg|in_kernel|is_64_bit_mode)")
+"""Functions of KVM, and its static calls, that read registers and may keep a copy."""
+REGISTERS = {"regs.o": {"get_cpl", "get_if_flag", "get_exit_info", "in_kernel"},
+             "tlb.o": {"get_cs_db_l_bits"}, "friebel.o": {"preempted_in_kernel"}}
+"""The objects that may take some of them. tlb.c asks in a hypercall, where nothing is half done;
+friebel.c reads what KVM has noted of other vCPUs."""
+
+
 def symbols(paths: Iterable[Path], *options: str) -> set[str]:
     """Names that `nm` tells of object files."""
     done = subprocess.run(["nm", "--format=just-symbols", *options, *map(str, paths)],
@@ -110,3 +119,17 @@ def test_kvm_may_be_a_module(folders: dict[str, Path]) -> None:
     marks = symbols([kernel.build("test").vmlinux])
     exported = {name.removeprefix("__ksymtab_") for name in marks if name.startswith("__ksymtab_")}
     assert unexported(folders["test"], exported) <= unexported(folders["stock"], exported)
+
+
+def test_registers_are_read_in_one_place() -> None:
+    """A read where a thread is preempted must leave no copy behind: see regs.c."""
+    folder = kernel.objects("test", (KVM,)) / KVM / "pvsync"
+    found = {}
+    for path in folder.glob("*.o"):
+        taken = symbols([path], "--undefined-only")
+        if some := set(filter(OF_REGISTERS.fullmatch, taken)):
+            found[path.name] = some
+    assert found.keys() == REGISTERS.keys(), found
+    for name, taken in found.items():
+        assert all(any(one.endswith(allowed) for allowed in REGISTERS[name])
+                   for one in taken), (name, taken)

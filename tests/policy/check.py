@@ -34,6 +34,7 @@ SOURCES = {
     "tlb": KVM / "tlb.c",
     "window": KVM / "window.c",
     "ecs": KVM / "ecs.c",
+    "regs": KVM / "regs.c",
 }
 """What runners test that is no header of their name."""
 

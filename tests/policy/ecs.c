@@ -11,7 +11,6 @@
 
 #include <linux/kvm_host.h>
 
-#define X86_CR0_PG		(1UL << 31)
 #define KVM_SYNC_X86_SREGS	2
 #define IS_ALIGNED(x, a)	(!((x) & ((a) - 1)))
 #define pagefault_disable()	(kernel_holds++)
@@ -119,21 +118,12 @@ static bool is_smm(struct kvm_vcpu *vcpu)
 	return false;
 }
 
-static bool kvm_arch_vcpu_in_kernel(struct kvm_vcpu *vcpu)
-{
-	return !vcpu->machine.cpl;
-}
-
-static bool test_get_if_flag(struct kvm_vcpu *vcpu)
-{
-	return true;
-}
-
 static int kvm_lapic_find_highest_irr(struct kvm_vcpu *vcpu)
 {
 	return -1;
 }
 
+#include <../arch/x86/kvm/pvsync/regs.c>
 #include <../arch/x86/kvm/pvsync/ecs.c>
 
 struct pvsync_choice pvsync_extend_choice;
@@ -192,6 +182,7 @@ static void set_up(void)
 	vcpu.kvm = &vm;
 	vcpu.wants_to_run = true;
 	vcpu.arch.mp_state = KVM_MP_STATE_RUNNABLE;
+	vcpu.machine.flags = X86_EFLAGS_IF;
 	record()->layout = foreign;
 	*(u64 *)&memory[TASK] = DIRECT + A_TASK;
 }

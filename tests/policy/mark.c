@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+#include <../arch/x86/kvm/pvsync/regs.c>
 #include <../arch/x86/kvm/pvsync/mark.c>
 
 #define EXITS	0x1000	/* Reasons that are tried; the last of SVM's is 0x403. */
@@ -57,6 +58,8 @@ static bool marked(void)
 {
 	bool is = pvsync_mark(&vcpu);
 
+	/* KVM is to find nothing in its copies that was read now. */
+	CHECK(!vcpu.arch.regs_avail);
 	CHECK_EQ(vcpu.arch.at_instruction_boundary, is);
 	pvsync_unmark(&vcpu);
 	CHECK(!vcpu.arch.at_instruction_boundary);

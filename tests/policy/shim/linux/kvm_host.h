@@ -22,7 +22,13 @@
 #define KVM_REQUEST_NO_WAKEUP	(1U << 8)
 #define KVM_ARCH_REQ_FLAGS(nr, flags)	((nr) | (flags))
 #define MSR_KVM_STEAL_TIME	0x4b564d03
+#define X86_CR0_PE		(1UL << 0)
+#define X86_CR0_PG		(1UL << 31)
 #define X86_CR4_PCIDE		(1UL << 17)
+#define X86_EFLAGS_IF		(1UL << 9)
+#define X86_EFLAGS_VM		(1UL << 17)
+#define KVM_POSSIBLE_CR0_GUEST_BITS	(1UL << 3)
+#define KVM_POSSIBLE_CR4_GUEST_BITS	(1UL << 7)
 #define X86_FEATURE_SVM		(6 * 32 + 2)
 #define X86_FEATURE_NRIPS	(15 * 32 + 3)
 
@@ -75,10 +81,23 @@ struct kvm {
 	} arch;
 };
 
+enum kvm_reg {
+	VCPU_EXREG_RFLAGS, VCPU_EXREG_SEGMENTS, VCPU_EXREG_EXIT_INFO_1,
+};
+
+/* What KVM keeps of a VMCS. */
+struct test_kept {
+	u32		fields;
+	u64		base, flags, qualification;
+	unsigned int	cpl;
+};
+
 struct test_machine {
 	u32		exit;
 	u32		rcx;
 	unsigned int	cpl;
+	u64		base, flags, qualification;
+	struct test_kept kept;
 	bool		nested, real_mode, apic_in_user_mode, pcid, code_of_32_bits;
 	bool		requested, in_registers;
 	unsigned int	asked_about;	/* Times that its last exit was. */
@@ -106,12 +125,13 @@ struct kvm_vcpu {
 	int		mode;
 	bool		ready, wants_to_run, scheduled_out;
 	struct {
-		u64	tlb_flush;
+		u64	tlb_flush, exits;
 		struct {
 			u64	blocking;
 		} generic;
 	} stat;
 	struct {
+		u32			regs_avail;
 		bool			at_instruction_boundary, guest_state_protected;
 		struct {
 			bool	injected;
@@ -208,17 +228,7 @@ static inline unsigned long gfn_to_hva_memslot(struct kvm_memory_slot *slot, gfn
 
 #define kvm_x86_call(name)	test_##name
 
-static inline void test_get_exit_info(struct kvm_vcpu *vcpu, u32 *reason, u64 *info1, u64 *info2,
-				      u32 *intr_info, u32 *error_code)
-{
-	*reason = vcpu->machine.exit;
-	*info1 = *info2 = *intr_info = *error_code = 0;
-}
-
-static inline unsigned int test_get_cpl(struct kvm_vcpu *vcpu)
-{
-	return vcpu->machine.cpl;
-}
+#include <kept_regs.h>
 
 static inline void test_flush_tlb_gva(struct kvm_vcpu *vcpu, u64 address)
 {

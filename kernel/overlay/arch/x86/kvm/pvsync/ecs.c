@@ -51,6 +51,7 @@
 #include "../x86.h"
 
 #include "ecs.h"
+#include "regs.h"
 
 /* The two words of the guest, at the beginning of struct pvsync_ecs. */
 struct claim {
@@ -271,9 +272,9 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 
 	if (is_guest_mode(vcpu))
 		return PVSYNC_preempt_user;
-	if (interrupt && kvm_x86_call(get_if_flag)(vcpu))
+	if (interrupt && pvsync_takes_interrupts(vcpu))
 		return PVSYNC_preempt_irq;
-	if (!kvm_arch_vcpu_in_kernel(vcpu))
+	if (!pvsync_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
 	if (!claims(vcpu))
 		return PVSYNC_preempt_unknown;

@@ -66,6 +66,7 @@
 #include "../lapic.h"
 #include "../x86.h"
 
+#include "regs.h"
 #include "spin.h"
 
 /* Of an access to an MSR. */
@@ -146,12 +147,9 @@ static bool record_is_found(struct kvm_vcpu *vcpu)
 /* The reason of the last exit, if that is all that has to be looked at. */
 static bool get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 {
-	u32 intr_info, error_code;
-	u64 info1, info2;
-
 	if (is_guest_mode(vcpu) || !is_protmode(vcpu))
 		return false;
-	kvm_x86_call(get_exit_info)(vcpu, reason, &info1, &info2, &intr_info, &error_code);
+	*reason = pvsync_exit_reason(vcpu);
 	return true;
 }
 
@@ -178,7 +176,7 @@ static bool harmless_exit(struct kvm_vcpu *vcpu)
 static bool length_is_certain(struct kvm_vcpu *vcpu)
 {
 	return !boot_cpu_has(X86_FEATURE_SVM) || kvm_cpu_cap_has(X86_FEATURE_NRIPS) ||
-	       !kvm_x86_call(get_cpl)(vcpu);
+	       pvsync_in_kernel(vcpu);
 }
 
 /**
@@ -222,12 +220,11 @@ static bool is_access(u32 reason)
 /* Warn if KVM takes it for one between two instructions after such an exit. */
 static void assert_not_emulated(struct kvm_vcpu *vcpu)
 {
-	u32 reason, intr_info, error_code;
-	u64 info1, info2;
+	u32 reason;
 
 	if (!vcpu->arch.at_instruction_boundary)
 		return;
-	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
+	reason = pvsync_exit_reason(vcpu);
 	WARN_ONCE(is_access(reason), "pvsync: vCPU %d to be marked after exit %#x\n",
 		  vcpu->vcpu_id, reason);
 }

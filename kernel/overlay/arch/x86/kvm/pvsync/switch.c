@@ -4,6 +4,7 @@
 
 #include "count.h"
 #include "ecs.h"
+#include "regs.h"
 #include "spin.h"
 #include "tlb.h"
 
@@ -18,6 +19,7 @@ void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 {
 	vcpu->arch.pvsync.loan.returned = false;
 	vcpu->arch.pvsync.loan.dropped = false;
+	pvsync_drop_segments(vcpu);
 	pvsync_unmark(vcpu);
 	pvsync_account_load(vcpu);
 	pvsync_cpu_wait_ends(vcpu);

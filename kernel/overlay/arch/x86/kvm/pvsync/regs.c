@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What is read of a guest's registers where its vCPU's thread is preempted. All such reads
+ * of pvsync are here.
+ *
+ * On VMX KVM keeps what it has read of a VMCS: vcpu->arch.regs_avail says which registers it
+ * has, and a bitmask of its own which fields of segments. A thread that is preempted may be
+ * in the midst of changing these. What is read there must not be kept:
+ *
+ *	thread of the vCPU		preempted there
+ *	------------------		---------------
+ *	__vmx_set_segment():
+ *	[S] no field is kept
+ *					vmx_get_cpl():
+ *					[L] VMCS, the old SS
+ *					[S] SS is kept
+ *	[S] VMCS, the new SS
+ *	...
+ *	[L] SS as it is kept, the old one, until the guest has run
+ *
+ * So availability is put back as it was. These are registers that are kept only as a copy of
+ * the VMCS: one that is not available any more is read once more, which is never wrong.
+ *
+ *	segments	Unavailable before the read, and after it. Before, so that the
+ *			read is of the VMCS: test_set notes a field before it is there. After,
+ *			as the bitmask has the field that was read: with the next use of any
+ *			segment KVM clears it, as it does after the guest has run. Who was
+ *			preempted within such a use has its field in the bitmask already, or
+ *			will have, and reads the VMCS or what has just been read of it.
+ *	flags		As they were. While they are available nothing is written: KVM may
+ *			have a new value that is not in the VMCS yet. While they are not,
+ *			what was read is not used again.
+ *	exit		As it was. Its reason is kept at each exit; the other words, which are
+ *			not wanted, do not change until the next one.
+ *
+ * regs_avail is written by this thread alone, by single instructions or as a whole, so that a
+ * thread that is preempted before or after any of them goes on with its own.
+ *
+ * What is read may be of either side of a change: the old SS with a new base, flags of the
+ * exit before, or those of a guest's guest while KVM enters or leaves it. It is never more
+ * than this:
+ *
+ *	pvsync_in_kernel()		what a vCPU is taken to do, so that it is counted as
+ *					something else once, or is lent the time that its
+ *					record claims or not; loans are bounded whatever it is
+ *	pvsync_takes_interrupts()	the same
+ *	both, where SVM has to read
+ *	an instruction again		SVM keeps no copy, and those exits whose instruction
+ *					this is about write no segment
+ *	pvsync_exit_reason()		kept at the exit, before the thread can be preempted
+ *
+ * SVM keeps no copy of any of it: the VMCB is memory.
+ *
+ * Control registers need none of this: CR0.PE, CR0.PG and CR4.PCIDE are never the guest's own
+ * (KVM_POSSIBLE_CR0_GUEST_BITS, _CR4_), so KVM has them at hand.
+ */
+#include <linux/bits.h>
+#include <linux/kvm_host.h>
+
+#include "../kvm_cache_regs.h"
+#include "../x86.h"
+
+#include "regs.h"
+
+static_assert(!(KVM_POSSIBLE_CR0_GUEST_BITS & (X86_CR0_PE | X86_CR0_PG)));
+static_assert(!(KVM_POSSIBLE_CR4_GUEST_BITS & X86_CR4_PCIDE));
+
+static void set_available(struct kvm_vcpu *vcpu, u32 available)
+{
+	vcpu->arch.regs_avail = available & ~BIT(VCPU_EXREG_SEGMENTS);
+}
+
+/* Return: what is to be put back by set_available(). */
+static u32 reading_begins(struct kvm_vcpu *vcpu)
+{
+	u32 available = vcpu->arch.regs_avail;
+
+	set_available(vcpu, available);
+	return available;
+}
+
+/**
+ * pvsync_exit_reason - why a vCPU left the guest
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu, any, its VMCS or VMCB loaded.
+ *
+ * Return: the vendor's number of its last exit.
+ */
+u32 pvsync_exit_reason(struct kvm_vcpu *vcpu)
+{
+	u32 reason, intr_info, error_code, available = reading_begins(vcpu);
+	u64 info1, info2;
+
+	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
+	set_available(vcpu, available);
+	return reason;
+}
+
+/**
+ * pvsync_in_kernel - whether a vCPU is in its guest's kernel
+ * @vcpu: the vCPU
+ *
+ * Context: as pvsync_exit_reason().
+ *
+ * Return: true if it is, or that cannot be seen.
+ */
+bool pvsync_in_kernel(struct kvm_vcpu *vcpu)
+{
+	u32 available = reading_begins(vcpu);
+	bool in_kernel = kvm_arch_vcpu_in_kernel(vcpu);
+
+	set_available(vcpu, available);
+	return in_kernel;
+}
+
+/**
+ * pvsync_takes_interrupts - whether a vCPU has interrupts enabled
+ * @vcpu: the vCPU
+ *
+ * Context: as pvsync_exit_reason().
+ *
+ * Return: true if it has.
+ */
+bool pvsync_takes_interrupts(struct kvm_vcpu *vcpu)
+{
+	u32 available = reading_begins(vcpu);
+	bool takes = kvm_x86_call(get_if_flag)(vcpu);
+
+	set_available(vcpu, available);
+	return takes;
+}
+
+/**
+ * pvsync_drop_segments - a vCPU's thread runs again: nothing is kept of segments
+ * @vcpu: the vCPU
+ *
+ * KVM 6.12 reads SS itself when it lets go of a vCPU that is preempted, and keeps it.
+ *
+ * Context: thread of @vcpu, preemption disabled.
+ */
+void pvsync_drop_segments(struct kvm_vcpu *vcpu)
+{
+	set_available(vcpu, vcpu->arch.regs_avail);
+}
