@@ -35,6 +35,7 @@ SOURCES = {
     "window": KVM / "window.c",
     "ecs": KVM / "ecs.c",
     "regs": KVM / "regs.c",
+    "spin": KVM / "spin.c",
 }
 """What runners test that is no header of their name."""
 

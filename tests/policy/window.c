@@ -30,7 +30,7 @@ unsigned int pvsync_pause_measured = 40;
 
 static struct kvm vm;
 static struct kvm_vcpu vcpus[VCPUS];
-static unsigned int allocated, freed, times_read;
+static unsigned int tried, allocated, freed, times_read;
 static bool no_memory;
 static struct pvsync_epochs *installed_meanwhile;
 static u64 cpu_ns;
@@ -38,6 +38,7 @@ static struct seq_file shown;
 
 void *kvzalloc(size_t size, unsigned int flags)
 {
+	tried++;
 	if (no_memory)
 		return NULL;
 	allocated++;
@@ -82,7 +83,7 @@ static void set_up(int policy)
 		vcpus[i].kvm = &vm;
 	}
 	pvsync_window_choice.now = policy;
-	allocated = freed = times_read = 0;
+	tried = allocated = freed = times_read = 0;
 	no_memory = false;
 	installed_meanwhile = NULL;
 	cpu_ns = 1000000000;
@@ -172,8 +173,24 @@ static void without_memory_windows_do_not_move(void)
 	CHECK(!pvsync_epochs_keep(&vm));
 	CHECK_EQ(pvsync_window(&vcpus[0], 4096), 8192);
 	no_memory = false;
+	cpu_ns += NSEC_PER_SEC;
 	spin(EPOCH);
 	CHECK_EQ(counted[PVSYNC_epochs], 1);
+}
+
+/* A spin each ms: memory is asked for once a second, and by whoever reads them. */
+static void without_memory_it_is_seldom_asked_for(void)
+{
+	set_up(PVSYNC_WINDOW_APLE);
+	no_memory = true;
+	spin(3500);
+	CHECK_EQ(tried, 4);
+	CHECK(!pvsync_epochs_keep(&vm));
+	CHECK_EQ(tried, 5);
+	no_memory = false;
+	spin(1000);
+	CHECK_EQ(tried, 6);
+	CHECK_EQ(allocated, 1);
 }
 
 static void of_two_at_once_one_stays(void)
@@ -195,6 +212,7 @@ static void a_spin_without_a_window_does_not_count(void)
 		pvsync_window_spun(&vcpus[0], 0, 1000);
 	CHECK_EQ(counted[PVSYNC_epochs], 0);
 	CHECK_EQ(vcpus[0].arch.pvsync.spun.spins, 0);
+	CHECK_EQ(tried, 0);
 }
 
 int main(void)
@@ -203,6 +221,7 @@ int main(void)
 	RUN_TEST(a_search_has_epochs);
 	RUN_TEST(a_reader_has_epochs_from_then_on);
 	RUN_TEST(without_memory_windows_do_not_move);
+	RUN_TEST(without_memory_it_is_seldom_asked_for);
 	RUN_TEST(of_two_at_once_one_stays);
 	RUN_TEST(a_spin_without_a_window_does_not_count);
 	set_up(PVSYNC_WINDOW_KVM);

@@ -21,7 +21,9 @@
 #define data_race(x)		(x)
 #define likely(x)		(x)
 #define unlikely(x)		(x)
+#define NSEC_PER_SEC		1000000000L
 #define NSEC_PER_MSEC		1000000L
+#define NSEC_PER_USEC		1000L
 #define fallthrough		__attribute__((__fallthrough__))
 #define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, val)	(*(volatile __typeof__(x) *)&(x) = (val))
@@ -80,8 +82,13 @@ typedef struct {
 } atomic64_t;
 
 #define atomic_read(v)		((v)->counter)
-#define atomic64_read(v)	((v)->counter)
+#define atomic64_read(v)	READ_ONCE((v)->counter)
 #define atomic64_inc_return(v)	(++(v)->counter)
+#define atomic64_set(v, value)	__atomic_store_n(&(v)->counter, value, __ATOMIC_RELAXED)
+#define atomic64_and(bits, v)	((void)__atomic_fetch_and(&(v)->counter, bits, __ATOMIC_RELAXED))
+#define atomic64_try_cmpxchg(v, old, new)						\
+	__atomic_compare_exchange_n(&(v)->counter, old, new, false, __ATOMIC_SEQ_CST,	\
+				    __ATOMIC_SEQ_CST)
 #define cmpxchg(where, old, new)					\
 	({								\
 		__typeof__(*(where)) __was = *(where);			\
@@ -184,7 +191,7 @@ static inline unsigned int bitmap_weight(const unsigned long *map, unsigned int 
 }
 
 #define for_each_set_bit(bit, map, size)		\
-	for ((bit) = 0; (bit) < (size); (bit)++)	\
+	for ((bit) = 0; (bit) < (unsigned long)(size); (bit)++)	\
 		if (test_bit(bit, map))
 
 /* The kernel's has no branch. */

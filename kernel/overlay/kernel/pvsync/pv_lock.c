@@ -87,6 +87,19 @@
  * paravirtual locks halt alike, in kvm_wait(), and have the same gap. It is a few
  * instructions wide, and the guest does not know when it is saved.
  *
+ * An NMI between sti and hlt
+ * --------------------------
+ *
+ * "sti; hlt" lets no interrupt in between as long as nothing else comes there: the shadow of
+ * sti lasts for one instruction, which an NMI's handler would use up. Interrupts that wait
+ * would come after it and before the halt. One of their handlers may use the slot, which the
+ * halt needs, and what they came for would not end the halt. KVM injects no NMI there, see
+ * vmx_nmi_blocked() and svm_nmi_blocked(), and there are no such locks without KVM
+ * (pvsync_pv_unavailable()). A processor that delivers NMIs by itself may. A halt with
+ * interrupts on then lasts until the next one, at the latest the tick of a CPU that runs a
+ * task. kvm_wait() and the idle loop halt alike. To leave the gap out takes an NMI handler
+ * that looks at what it has interrupted.
+ *
  * Whom a release wakes
  * --------------------
  *

@@ -16,6 +16,7 @@
  *	pvsync_vcpu_stat_round		read with what cpu_wait.c notes
  *	loans, lists, marks		begin with policies, after which the key stays on
  *	what a guest shares		is told to it from the next switch on
+ *	time off a CPU in a spin	not added if its begin was not noted, see spin.c
  *	yields				a hint for a counter
  */
 #include <linux/debugfs.h>

@@ -190,6 +190,7 @@ struct pvsync_window {
  * @yielding_ns: time that its last sign spent in yields, or else without a CPU, ns
  * @spinning: its last sign is being handled
  * @left: when its thread lost the CPU in the meantime, ns
+ * @left_by: of which of the thread's switches that is
  * @away_ns: for how long it has not had one in all since the sign, ns
  * @looked_at: vCPUs that its last sign looked at
  * @window: for how long it may spin
@@ -214,6 +215,7 @@ struct pvsync_vcpu {
 	u64		yielding_ns;
 	bool		spinning;
 	u64		left;
+	unsigned long	left_by;
 	u64		away_ns;
 	unsigned int	looked_at;
 
@@ -305,6 +307,7 @@ struct pvsync_epochs {
  * @shoots: a vCPU of it has asked for a flush of others
  * @ecs_refused: a record of its vCPUs was refused, which was said
  * @epochs: of its search for a window; NULL until they are needed
+ * @epochs_retry: until then there is no memory for them, CLOCK_MONOTONIC, ns
  * @waiters_lock: guards @waiters; taken within run queue locks, never around them
  * @waiters: vCPUs that wait for a CPU
  */
@@ -326,6 +329,7 @@ struct pvsync_vm {
 	bool		ecs_refused;
 
 	struct pvsync_epochs *epochs;
+	u64		epochs_retry;
 
 	raw_spinlock_t	waiters_lock ____cacheline_aligned_in_smp;
 	struct pvsync_waiters waiters;

@@ -119,6 +119,12 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 }
 EXPORT_SYMBOL_GPL(pvsync_spin);
 
+/* Of this thread; the same when it loses its CPU and when it has got the next one. */
+static unsigned long switches(void)
+{
+	return current->nvcsw + current->nivcsw;
+}
+
 /**
  * pvsync_spin_waits - a vCPU's thread loses its CPU
  * @vcpu: the vCPU
@@ -127,8 +133,12 @@ EXPORT_SYMBOL_GPL(pvsync_spin);
  */
 void pvsync_spin_waits(struct kvm_vcpu *vcpu)
 {
-	if (unlikely(vcpu->arch.pvsync.spinning))
-		vcpu->arch.pvsync.left = local_clock();
+	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
+
+	if (likely(!mine->spinning))
+		return;
+	mine->left = local_clock();
+	mine->left_by = switches();
 }
 
 /* What it waits for after a yield is in the time of the yield already. */
@@ -143,13 +153,16 @@ static void note_away(struct pvsync_vcpu *mine, u64 ns)
  * pvsync_spin_goes_on - a vCPU's thread has a CPU again
  * @vcpu: the vCPU
  *
+ * If pvsync_vcpus_key was off when it lost the one before, it is not known since when: what
+ * is there is of another switch, and nothing is added.
+ *
  * Context: thread of @vcpu, preemption disabled.
  */
 void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
 
-	if (unlikely(mine->spinning))
+	if (unlikely(mine->spinning && mine->left_by == switches()))
 		note_away(mine, pvsync_time_of(mine->left, local_clock(), 0));
 }
 

@@ -371,12 +371,31 @@ static bool is_over(struct kvm *kvm, u64 spins)
 				 pvsync_number_of(&pvsync_aple_epoch, own));
 }
 
+/* How long a VM goes without epochs that there was no memory for, ns. */
+#define EPOCHS_RETRY	NSEC_PER_SEC
+
+/* Of each spin of each vCPU, until there is memory. */
+static struct pvsync_epochs *keep_for_spin(struct kvm *kvm)
+{
+	struct pvsync_vm *vm = &kvm->arch.pvsync;
+	struct pvsync_epochs *epochs = epochs_of(kvm);
+
+	if (likely(epochs))
+		return epochs;
+	if (ktime_get_ns() < READ_ONCE(vm->epochs_retry))
+		return NULL;
+	epochs = pvsync_epochs_keep(kvm);
+	if (!epochs)
+		WRITE_ONCE(vm->epochs_retry, ktime_get_ns() + EPOCHS_RETRY);
+	return epochs;
+}
+
 /* Those that this spin counts for; NULL if nobody asks for any. */
 static struct pvsync_epochs *needed_epochs(struct kvm *kvm)
 {
 	u32 policy = pvsync_choice_index(pvsync_window_of(kvm));
 
-	return searches(policy) ? pvsync_epochs_keep(kvm) : epochs_of(kvm);
+	return searches(policy) ? keep_for_spin(kvm) : epochs_of(kvm);
 }
 
 /**
@@ -392,12 +411,13 @@ static struct pvsync_epochs *needed_epochs(struct kvm *kvm)
  */
 void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns)
 {
-	struct pvsync_epochs *epochs = needed_epochs(vcpu->kvm);
 	struct pvsync_spun *spun = &vcpu->arch.pvsync.spun;
+	struct pvsync_epochs *epochs;
 	u64 spins;
 
 	if (!window)
 		return;
+	epochs = needed_epochs(vcpu->kvm);
 	pvsync_count_for(vcpu, PVSYNC_spin_windows, window);
 	pvsync_count_for(vcpu, PVSYNC_spin_handling_ns, handling_ns);
 	add(&spun->spins, 1);
