@@ -17,9 +17,11 @@
  *	yielded			of these, those that had been chosen since they were
  *				last here
  *
- * New ones join at one end, so each list is in the order of the paper's time
- * stamps, and neither joining, leaving nor choosing depends on how many vCPUs there
- * are. A policy is an order of the lists, and for each the end to begin at.
+ * A policy is an order of the lists, and for each the end to begin at: the latest or the
+ * earliest of the paper's time stamps. Lists are not linked. Each vCPU has its list and its
+ * stamp in one word, its place, and who chooses looks at those of all vCPUs. So to join or
+ * to leave is one step on a word of the vCPU's own, and nothing is shared by all where they
+ * lose and get their CPUs.
  *
  * A chosen vCPU has mostly had more than its share of the CPU, and is soon preempted
  * again. As the resource waiter with the latest time stamp it would be chosen again,
@@ -28,6 +30,7 @@
  * vCPUs which spin at the same time choose different ones.
  */
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 
 /* The lists; PVSYNC_NO_LIST is that of vCPUs which wait for nothing. */
@@ -50,38 +53,34 @@ enum pvsync_order {
 	PVSYNC_NR_ORDERS
 };
 
+/* A place: its list, whether it was chosen, and above these its time stamp. */
+#define PVSYNC_PLACE_LIST	7
+#define PVSYNC_PLACE_CHOSEN	8
+#define PVSYNC_PLACE_STAMP	4	/* bits below it */
+
 /**
- * struct pvsync_waiter - a vCPU's place in the lists, all zero at first
- * @older: the one that joined before it
- * @newer: the one that joined after it
- * @list: its list
- * @chosen: it was chosen, and has not been preempted as a resource waiter since
+ * struct pvsync_waiter - a vCPU that waits for a CPU, or does not; all zero at first
+ * @place: see PVSYNC_PLACE_LIST. It was chosen, and has not been preempted as a resource
+ *	waiter since. Its stamp is when it joined or was chosen since, ns; if it went to the
+ *	far end of a list whose latest are first, the negative of that
+ *
+ * All that happens to it happens to this word::
+ *
+ *	thread of the vCPU		who spins
+ *	------------------		---------
+ *	[S]   list, stamp
+ *					[L]   place, of each vCPU
+ *					[RmW] the best one's, if it is as it was
+ *						-> chosen, far end
+ *	[RmW] no list; chosen or not
+ *	[S]   list by chosen, stamp
+ *
+ * Either it is seen as chosen when it joins the next time, or it had left before and the
+ * change fails. Of two that choose it at once, one fails and looks once more. In no list,
+ * it is written by its own thread alone.
  */
 struct pvsync_waiter {
-	struct pvsync_waiter	*older;
-	struct pvsync_waiter	*newer;
-	u8			list;
-	bool			chosen;
-};
-
-/**
- * struct pvsync_list - a list
- * @oldest: who joined first, NULL if it is empty
- * @newest: who joined last
- */
-struct pvsync_list {
-	struct pvsync_waiter	*oldest;
-	struct pvsync_waiter	*newest;
-};
-
-/**
- * struct pvsync_waiters - the lists of a VM, all zero at first
- * @lists: by enum pvsync_list_of
- *
- * Whoever changes them, or a member of one, excludes all others.
- */
-struct pvsync_waiters {
-	struct pvsync_list	lists[PVSYNC_NR_LISTS];
+	atomic64_t	place;
 };
 
 /**
@@ -109,44 +108,26 @@ struct pvsync_tried {
 	unsigned int			nr;
 };
 
-static inline void pvsync_list_add(struct pvsync_list *list, struct pvsync_waiter *waiter,
-				   bool as_newest)
+static inline enum pvsync_list_of pvsync_place_list(s64 place)
 {
-	waiter->older = as_newest ? list->newest : NULL;
-	waiter->newer = as_newest ? NULL : list->oldest;
-	if (waiter->older)
-		waiter->older->newer = waiter;
-	else
-		list->oldest = waiter;
-	if (waiter->newer)
-		waiter->newer->older = waiter;
-	else
-		list->newest = waiter;
+	return place & PVSYNC_PLACE_LIST;
 }
 
-static inline void pvsync_list_del(struct pvsync_list *list, struct pvsync_waiter *waiter)
+static inline s64 pvsync_place_of(enum pvsync_list_of list, bool chosen, s64 stamp)
 {
-	if (waiter->older)
-		waiter->older->newer = waiter->newer;
-	else
-		list->oldest = waiter->newer;
-	if (waiter->newer)
-		waiter->newer->older = waiter->older;
-	else
-		list->newest = waiter->older;
+	return (u64)stamp << PVSYNC_PLACE_STAMP | (chosen ? PVSYNC_PLACE_CHOSEN : 0) | list;
 }
 
 /**
  * pvsync_leave - a vCPU has got a CPU
- * @all: the lists of its VM
- * @waiter: the vCPU, whether it is in one or not
+ * @waiter: the vCPU, whether it is in a list or not
+ *
+ * Context: its own thread.
  */
-static inline void pvsync_leave(struct pvsync_waiters *all, struct pvsync_waiter *waiter)
+static inline void pvsync_leave(struct pvsync_waiter *waiter)
 {
-	if (waiter->list == PVSYNC_NO_LIST)
-		return;
-	pvsync_list_del(&all->lists[waiter->list], waiter);
-	waiter->list = PVSYNC_NO_LIST;
+	if (pvsync_place_list(atomic64_read(&waiter->place)) != PVSYNC_NO_LIST)
+		atomic64_and(PVSYNC_PLACE_CHOSEN, &waiter->place);
 }
 
 /**
@@ -173,20 +154,22 @@ static inline enum pvsync_list_of pvsync_list_for(enum pvsync_order order, bool 
 
 /**
  * pvsync_join - a vCPU has lost its CPU, and waits for one
- * @all: the lists of its VM
- * @waiter: the vCPU
+ * @waiter: the vCPU, in no list
  * @why: PVSYNC_RESOURCE, PVSYNC_LOCK or PVSYNC_SECTION
+ * @now: the time, ns, not 0; below 2^59. Two CPUs' may differ by a little, as then may the
+ *	order of those that joined at about the same time
+ *
+ * Context: its own thread.
  */
-static inline void pvsync_join(struct pvsync_waiters *all, struct pvsync_waiter *waiter,
-			       enum pvsync_list_of why)
+static inline void pvsync_join(struct pvsync_waiter *waiter, enum pvsync_list_of why, s64 now)
 {
-	pvsync_leave(all, waiter);
-	if (why == PVSYNC_RESOURCE && waiter->chosen) {
+	bool chosen = atomic64_read(&waiter->place) & PVSYNC_PLACE_CHOSEN;
+
+	if (why == PVSYNC_RESOURCE && chosen) {
 		why = PVSYNC_YIELDED;
-		waiter->chosen = false;
+		chosen = false;
 	}
-	waiter->list = why;
-	pvsync_list_add(&all->lists[why], waiter, true);
+	atomic64_set(&waiter->place, pvsync_place_of(why, chosen, now));
 }
 
 static inline bool pvsync_was_tried(const struct pvsync_tried *tried,
@@ -201,37 +184,8 @@ static inline bool pvsync_was_tried(const struct pvsync_tried *tried,
 	return false;
 }
 
-/* The first of a list for this search, past a few at most; NULL if it has tried them all. */
-static inline struct pvsync_waiter *pvsync_first_untried(const struct pvsync_list *list,
-							 bool newest,
-							 const struct pvsync_tried *tried)
-{
-	struct pvsync_waiter *waiter = newest ? list->newest : list->oldest;
-
-	while (waiter && pvsync_was_tried(tried, waiter))
-		waiter = newest ? waiter->older : waiter->newer;
-	return waiter;
-}
-
-/**
- * pvsync_choose_waiter - the vCPU to run instead of one that spins
- * @all: the lists of the VM
- * @order: the policy
- * @tried: what this search has chosen so far; the vCPU is added
- * @from: the list that it was chosen from, PVSYNC_NO_LIST if there is none
- *
- * To be called again, with the same @tried, if the scheduler refuses it: whom it cannot run
- * now, as its group has used up its bandwidth, must not keep the other lists from their
- * turns. It counts as chosen all the same, as in the paper, which marks whom it selects: the
- * mark has to be there before the vCPU can run, and who takes it back after a refusal may
- * take that of another vCPU's choice.
- *
- * Return: the vCPU, or NULL if none waits that was not tried, or PVSYNC_TRIES were.
- */
-static inline struct pvsync_waiter *pvsync_choose_waiter(struct pvsync_waiters *all,
-							 enum pvsync_order order,
-							 struct pvsync_tried *tried,
-							 enum pvsync_list_of *from)
+/* The lists in the order of a policy. */
+static inline const struct pvsync_turn *pvsync_turns_of(enum pvsync_order order)
 {
 	/*
 	 * The paper knows no sections: what is in that list was put there while another
@@ -259,24 +213,93 @@ static inline struct pvsync_waiter *pvsync_choose_waiter(struct pvsync_waiters *
 			{ PVSYNC_LOCK, false }, { PVSYNC_YIELDED, false },
 		},
 	};
-	unsigned int i;
 
-	for (i = 0; i < PVSYNC_TURNS && tried->nr < PVSYNC_TRIES; i++) {
-		const struct pvsync_turn *turn = &orders[order][i];
-		struct pvsync_list *list = &all->lists[turn->list];
-		struct pvsync_waiter *waiter = pvsync_first_untried(list, turn->newest, tried);
+	return orders[order];
+}
 
-		if (!waiter)
-			continue;
-		pvsync_list_del(list, waiter);
-		pvsync_list_add(list, waiter, !turn->newest);
-		waiter->chosen = true;
-		tried->waiters[tried->nr++] = waiter;
-		*from = turn->list;
-		return waiter;
-	}
-	*from = PVSYNC_NO_LIST;
-	return NULL;
+static inline unsigned int pvsync_turn_of(const struct pvsync_turn *turns,
+					  enum pvsync_list_of list)
+{
+	unsigned int turn = 0;
+
+	while (turn < PVSYNC_TURNS - 1 && turns[turn].list != list)
+		turn++;
+	return turn;
+}
+
+/**
+ * struct pvsync_first - the first vCPU in the order of a policy, of those looked at
+ * @waiter: the vCPU; NULL at first, and if there is none
+ * @place: its place when it was looked at
+ * @turn: that of its list
+ */
+struct pvsync_first {
+	struct pvsync_waiter	*waiter;
+	s64			place;
+	unsigned int		turn;
+};
+
+/* In the order of a policy, @place comes before that of @first. */
+static inline bool pvsync_comes_before(const struct pvsync_first *first,
+				       const struct pvsync_turn *turns, unsigned int turn,
+				       s64 place)
+{
+	s64 stamp = place >> PVSYNC_PLACE_STAMP, best = first->place >> PVSYNC_PLACE_STAMP;
+
+	if (!first->waiter || turn != first->turn)
+		return !first->waiter || turn < first->turn;
+	return turns[turn].newest ? stamp > best : stamp < best;
+}
+
+/**
+ * pvsync_look_at - look at a vCPU for a choice
+ * @first: the best of those before it; it takes its place if it is better
+ * @order: the policy
+ * @tried: what this search has chosen so far; these are passed by, and all after PVSYNC_TRIES
+ * @waiter: the vCPU, whether it waits or not
+ */
+static inline void pvsync_look_at(struct pvsync_first *first, enum pvsync_order order,
+				  const struct pvsync_tried *tried, struct pvsync_waiter *waiter)
+{
+	const struct pvsync_turn *turns = pvsync_turns_of(order);
+	s64 place = atomic64_read(&waiter->place);
+	enum pvsync_list_of list = pvsync_place_list(place);
+	unsigned int turn;
+
+	if (list == PVSYNC_NO_LIST || tried->nr == PVSYNC_TRIES || pvsync_was_tried(tried, waiter))
+		return;
+	turn = pvsync_turn_of(turns, list);
+	if (pvsync_comes_before(first, turns, turn, place))
+		*first = (struct pvsync_first) { waiter, place, turn };
+}
+
+/**
+ * pvsync_choose_first - choose the vCPU that came first, to run instead of one that spins
+ * @first: the vCPU, after all of the VM were looked at
+ * @order: the policy
+ * @tried: what this search has chosen so far; the vCPU is added
+ * @now: the time, as for pvsync_join()
+ *
+ * To be called again after the same with the same @tried, if the scheduler refuses it: whom
+ * it cannot run now, as its group has used up its bandwidth, must not keep the other lists
+ * from their turns. It counts as chosen all the same, as in the paper, which marks whom it
+ * selects: the mark has to be there before the vCPU can run, and who takes it back after a
+ * refusal may take that of another vCPU's choice.
+ *
+ * Return: false if its place has changed since it was looked at, with nothing done.
+ */
+static inline bool pvsync_choose_first(const struct pvsync_first *first, enum pvsync_order order,
+				       struct pvsync_tried *tried, s64 now)
+{
+	bool newest = pvsync_turns_of(order)[first->turn].newest;
+	enum pvsync_list_of list = pvsync_place_list(first->place);
+	s64 place = first->place;
+
+	if (!atomic64_try_cmpxchg(&first->waiter->place, &place,
+				  pvsync_place_of(list, true, newest ? -now : now)))
+		return false;
+	tried->waiters[tried->nr++] = first->waiter;
+	return true;
 }
 
 #endif /* _LINUX_PVSYNC_HVS_H */

@@ -18,7 +18,6 @@ struct kvm_vcpu;
 #include <linux/atomic.h>
 #include <linux/cache.h>
 #include <linux/mutex.h>
-#include <linux/spinlock_types.h>
 
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/aple.h>
@@ -195,11 +194,11 @@ struct pvsync_window {
  * @looked_at: vCPUs that its last sign looked at
  * @window: for how long it may spin
  * @spun: what its spins have cost
- * @waiter: its place among those that wait for a CPU; under the VM's @waiters_lock
  * @target: the vCPU that it last yielded to; the next three are of that yield
  * @cpu: where the target was queued
  * @switches: switches of that CPU so far
  * @exits: exits of this vCPU so far
+ * @waiter: its place among those that wait for a CPU; this and the next two are others' to write
  * @wanted: @wanted_by may have bits
  * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
  * @tlb: translations to flush
@@ -221,13 +220,13 @@ struct pvsync_vcpu {
 
 	struct pvsync_window window;
 	struct pvsync_spun spun;
-	struct pvsync_waiter waiter;
 
 	struct kvm_vcpu	*target;
 	int		cpu;
 	u64		switches;
 	u64		exits;
 
+	struct pvsync_waiter waiter;
 	bool		wanted;
 	unsigned long	wanted_by[BITS_TO_LONGS(CONFIG_KVM_MAX_NR_VCPUS)];
 
@@ -308,8 +307,6 @@ struct pvsync_epochs {
  * @ecs_refused: a record of its vCPUs was refused, which was said
  * @epochs: of its search for a window; NULL until they are needed
  * @epochs_retry: until then there is no memory for them, CLOCK_MONOTONIC, ns
- * @waiters_lock: guards @waiters; taken within run queue locks, never around them
- * @waiters: vCPUs that wait for a CPU
  */
 struct pvsync_vm {
 	u32		candidate;
@@ -330,9 +327,6 @@ struct pvsync_vm {
 
 	struct pvsync_epochs *epochs;
 	u64		epochs_retry;
-
-	raw_spinlock_t	waiters_lock ____cacheline_aligned_in_smp;
-	struct pvsync_waiters waiters;
 };
 
 unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,

@@ -217,7 +217,6 @@ static const struct {
  */
 void pvsync_init_vm(struct kvm *kvm)
 {
-	raw_spin_lock_init(&kvm->arch.pvsync.waiters_lock);
 	pvsync_extend_by(pvsync_extend);
 }
 

@@ -5,15 +5,14 @@
  * Handling Spin-lock Synchronization on Virtualized Platforms", IEEE TPDS 28(7), 2017,
  * sections 3.2, 3.3 and 4.4; the lists and orders are in <linux/pvsync/hvs.h>.
  *
- * The lists are kept where vCPUs lose and get their CPUs, for VMs that use them. The
- * scheduler calls that with a run queue locked, so the lists' lock is taken within
- * run queue locks; what holds it does a fixed and small number of steps, and takes no
- * other lock.
+ * The lists are kept where vCPUs lose and get their CPUs, for VMs that use them: that is one
+ * step on a word of the vCPU's own, with no lock. Who chooses looks at all vCPUs of the VM.
  *
  * On the lists are vCPUs that were preempted, as in the paper. One that had halted
  * and was woken is not, until it has run.
  */
 #include <linux/kvm_host.h>
+#include <linux/sched/clock.h>
 
 #include "count.h"
 #include "ecs.h"
@@ -33,31 +32,63 @@ static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_L == PVSYNC_CANDIDATE_CPTH_L);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CCH == PVSYNC_CANDIDATE_CCH);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 
+/* Looks at all vCPUs of a VM, at most, as long as others change whom a search is to choose. */
+#define MAX_LOOKS	4
+
+static struct pvsync_first look_at_all(struct kvm_vcpu *me, enum pvsync_order order,
+				       const struct pvsync_tried *tried)
+{
+	struct pvsync_first first = { };
+	struct kvm_vcpu *vcpu;
+	unsigned long i;
+
+	kvm_for_each_vcpu(i, vcpu, me->kvm) {
+		if (vcpu == me)
+			continue;
+		pvsync_candidate(me);
+		pvsync_look_at(&first, order, tried, &vcpu->arch.pvsync.waiter);
+	}
+	return first;
+}
+
+/*
+ * Each look that is in vain is one in which another vCPU has chosen, or the one to be chosen
+ * has got a CPU.
+ */
+static struct pvsync_first choose(struct kvm_vcpu *me, enum pvsync_order order,
+				  struct pvsync_tried *tried)
+{
+	int looks;
+
+	for (looks = 0; looks < MAX_LOOKS; looks++) {
+		struct pvsync_first first = look_at_all(me, order, tried);
+
+		if (!first.waiter || pvsync_choose_first(&first, order, tried, local_clock()))
+			return first;
+	}
+	return (struct pvsync_first) { };
+}
+
 /**
  * pvsync_hvs_pick - the vCPU that a policy with lists puts first
  * @me: the vCPU that spins
- * @search: see pvsync_pick_fn; remembers whom it has chosen, the lists the rest
+ * @search: see pvsync_pick_fn; remembers whom it has chosen, their places the rest
  *
  * Return: as pvsync_pick_fn.
  */
 struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *search)
 {
 	int order = pvsync_candidate_of(me->kvm) - PVSYNC_CANDIDATE_HVS;
-	struct pvsync_vm *vm = &me->kvm->arch.pvsync;
-	struct pvsync_waiter *waiter;
-	enum pvsync_list_of from;
-	unsigned long flags;
+	struct pvsync_first first;
 
 	/* The policy has changed just now. */
 	if (order < 0)
 		order = PVSYNC_HVS;
-	pvsync_candidate(me);
-	raw_spin_lock_irqsave(&vm->waiters_lock, flags);
-	waiter = pvsync_choose_waiter(&vm->waiters, order, &search->tried, &from);
-	raw_spin_unlock_irqrestore(&vm->waiters_lock, flags);
-
-	pvsync_count_for(me, pick_counters[from], 1);
-	return waiter ? container_of(waiter, struct kvm_vcpu, arch.pvsync.waiter) : NULL;
+	first = choose(me, order, &search->tried);
+	pvsync_count_for(me, pick_counters[pvsync_place_list(first.place)], 1);
+	if (!first.waiter)
+		return NULL;
+	return container_of(first.waiter, struct kvm_vcpu, arch.pvsync.waiter);
 }
 
 /**
@@ -68,16 +99,7 @@ struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *sear
  */
 void pvsync_hvs_load(struct kvm_vcpu *vcpu)
 {
-	struct pvsync_vm *vm = &vcpu->kvm->arch.pvsync;
-	struct pvsync_waiter *waiter = &vcpu->arch.pvsync.waiter;
-	unsigned long flags;
-
-	/* Only this thread puts it on a list, or takes it off. */
-	if (waiter->list == PVSYNC_NO_LIST)
-		return;
-	raw_spin_lock_irqsave(&vm->waiters_lock, flags);
-	pvsync_leave(&vm->waiters, waiter);
-	raw_spin_unlock_irqrestore(&vm->waiters_lock, flags);
+	pvsync_leave(&vcpu->arch.pvsync.waiter);
 }
 
 /* Whether it would only go to sleep. */
@@ -110,12 +132,8 @@ static enum pvsync_list_of list_for(struct kvm_vcpu *vcpu, enum pvsync_counter w
 void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_counter where)
 {
 	int policy = pvsync_candidate_of(vcpu->kvm);
-	struct pvsync_vm *vm = &vcpu->kvm->arch.pvsync;
-	unsigned long flags;
 
 	if (policy < PVSYNC_CANDIDATE_HVS || is_halted(vcpu))
 		return;
-	raw_spin_lock_irqsave(&vm->waiters_lock, flags);
-	pvsync_join(&vm->waiters, &vcpu->arch.pvsync.waiter, list_for(vcpu, where, policy));
-	raw_spin_unlock_irqrestore(&vm->waiters_lock, flags);
+	pvsync_join(&vcpu->arch.pvsync.waiter, list_for(vcpu, where, policy), local_clock());
 }
