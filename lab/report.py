@@ -17,7 +17,7 @@ from lab.model import Workload
 from lab.summary import Summary, as_json, load, summarize
 
 if TYPE_CHECKING:
-    from lab.plots import Plot
+    from lab.drawing import Plot
 
 TEMPLATES = paths.LAB / "templates"
 PAGE = "report.html"

@@ -17,7 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lab import counters, figures, paths, plots, preemptions, report
+from lab import counters, drawing, figures, paths, plots, preemptions, report
 from lab.errors import UsageError
 from lab.model import Workload
 from lab.summary import Summary, load, summarize
@@ -126,7 +126,7 @@ def test_medians_and_quartiles_are_drawn_where_they_are(tmp_path: Path) -> None:
     values = {(label, vms): list(summary.cell(label, "hackbench", vms).values)
               for label in ("pvqspinlock", "ticket", "pmt") for vms in (1, 2, 3)}
     axes = Figure().add_subplot()
-    plots._series(axes, summary, values)
+    drawing.series(axes, summary, values)
     lines = {str(line.get_label()): line for line in axes.lines}
     for label in ("pvqspinlock", "ticket", "pmt"):
         drawn = [float(y) for y in np.asarray(lines[label].get_ydata())]
@@ -202,12 +202,12 @@ def drawn_by(summary: Summary) -> dict[str, Figure]:
     """Name of a plot to what it draws."""
     drawn: dict[str, Figure] = {}
 
-    def keep(name: str, caption: str, size: object, draw: Callable[[Figure], None]) -> plots.Plot:
+    def keep(name: str, caption: str, size: object, draw: Callable[[Figure], None]) -> drawing.Plot:
         draw(drawn.setdefault(name, Figure()))
-        return plots.Plot(name, caption, "")
+        return drawing.Plot(name, caption, "")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_draw", keep)
+        patch.setattr(drawing, "plot", keep)
         plots.plots(summary)
     return drawn
 
