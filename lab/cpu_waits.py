@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lab import histogram
+from lab.cells import CpuWaits
 from lab.counters import ratio
 from lab.histogram import Bins
-from lab.model import CpuWaits
 
 FILE = "cpu_waits"
 LASTS = re.compile(r"lasts (\d{1,20})", re.ASCII)

@@ -13,7 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from lab.model import RunRecord, WindowCost
+from lab.cells import WindowCost
+from lab.model import RunRecord
 
 HEADS = "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next"
 KEPT = 512

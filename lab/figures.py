@@ -8,8 +8,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lab import preemptions, stats
+from lab.cells import Preemptions
 from lab.counters import add, percent, ratio
-from lab.model import Preemptions, Which
+from lab.model import Which
 from lab.observed import Observation
 
 # Figures of one run

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from lab.model import FlushTimes, Latency, Observed
+from lab.cells import FlushTimes, Latency, Observed
 
 MECHANISM = re.compile(r"mechanism ([a-z0-9][\w-]*)", re.ASCII)
 HEAD = tuple(re.compile(line, re.ASCII) for line in (

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab import counters, figures, flushes, preemptions
-from lab.model import FlushTimes, Observed, Workload
+from lab.cells import FlushTimes, Observed
+from lab.model import Workload
 from lab.observed import Observation
 from lab.summary import Summary
 

@@ -11,7 +11,7 @@ one mode hardly ever are so far apart: of cells with a log-normal spread of 30 %
 
 from collections.abc import Iterable, Sequence
 
-from lab.model import Cell
+from lab.cells import Cell
 
 GAP = 2.0
 LONE = 3.0

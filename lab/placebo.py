@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from lab import stats
-from lab.model import Cell, Manifest, Scheme
+from lab.cells import Cell
+from lab.model import Manifest, Scheme
 
 UNREAD = "placebo."
 """How boot arguments begin that no code reads."""

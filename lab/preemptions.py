@@ -7,8 +7,9 @@ what is unknown, is missing or None, and so is every figure of it.
 
 from collections.abc import Mapping
 
+from lab.cells import Preemptions
 from lab.counters import add, ratio
-from lab.model import Preemptions, Which
+from lab.model import Which
 
 SECTIONS = ("irq", "lock", "reader", "rcu", "mutex")
 """Kinds that are inside a critical section and could leave it; `stuck` could not."""

@@ -29,18 +29,9 @@ from lab import (
     stats,
     windows,
 )
+from lab.cells import Cell, Observed, Preemptions
 from lab.errors import UsageError
-from lab.model import (
-    BootRecord,
-    Cell,
-    Manifest,
-    Observed,
-    Preemptions,
-    RunRecord,
-    Scheme,
-    Which,
-    Workload,
-)
+from lab.model import BootRecord, Manifest, RunRecord, Scheme, Which, Workload
 from lab.observed import Observation
 
 Key = tuple[str, str, int]

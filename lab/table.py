@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import footer, modes, observed, placebo
+from lab.cells import Cell
 from lab.grids import Grid, columns, known, number, observed_grids, percent
-from lab.model import Cell, Workload
+from lab.model import Workload
 from lab.summary import Summary
 
 REFERENCE = "ticket"

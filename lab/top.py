@@ -25,9 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import preemptions
+from lab.cells import Preemptions
 from lab.counters import add, each_grown, grown, pairs, ratio
 from lab.errors import LabError, UsageError
-from lab.model import Preemptions
 
 DEBUGFS = Path("/sys/kernel/debug")
 PROC = Path("/proc")

@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from lab import drawing, epochs, windows
+from lab.cells import WindowCost
 from lab.epochs import Trace
 from lab.grids import columns
-from lab.model import WindowCost, Workload
+from lab.model import Workload
 from lab.summary import Summary
 from lab.windows import Samples
 

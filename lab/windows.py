@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from lab import stats
-from lab.model import RunRecord, Windows
+from lab.cells import Windows
+from lab.model import RunRecord
 
 USED, GRANTED = "usage_usec", "extend_granted"
 """What is noted of each VM: its group's CPU time, the VM's counter."""

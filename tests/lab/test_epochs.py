@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from lab import epochs, observed
+from lab.cells import WindowCost
 from lab.epochs import Epoch
-from lab.model import GuestRun, RunRecord, WindowCost
+from lab.model import GuestRun, RunRecord
 
 LINES = [
     epochs.HEADS,

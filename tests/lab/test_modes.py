@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lab import modes
-from lab.model import Cell
+from lab.cells import Cell
 from lab.summary import _with_baseline, as_json, load, summarize
 from lab.table import as_text, cell_text
 from tests.lab.synthetic import Synthetic

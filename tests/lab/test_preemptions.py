@@ -4,7 +4,7 @@
 import pytest
 
 from lab import counters, figures, observed, preemptions
-from lab.model import Preemptions
+from lab.cells import Preemptions
 from lab.observed import Observation
 
 COUNT: dict[str, int | None] = {
