@@ -18,11 +18,11 @@ from lab import backend as backends
 from lab import emulator, kconfig, kernel, machine_model, tools, tsc, userland
 from lab.control import Answer, Control, HostLost, Refused
 from lab.errors import LabError, UsageError
+from lab.fleet import BOOT_LIMIT
 from lab.machine import HostSpec, Machine
 from lab.parameters import parameter_file
 from lab.progress import Progress
 from lab.scratch import Scratch
-from lab.session import BOOT_LIMIT
 
 MEMORY = 2048
 """MiB of the host, besides what its kernel needs more than others."""

@@ -19,13 +19,13 @@ import psutil
 from lab import backend as backends
 from lab import guest, images, in_force, kconfig, machine, machine_model, records, schedule, tsc
 from lab.errors import UsageError
+from lab.fleet import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_name
 from lab.images import Images
 from lab.machine import HostSpec
 from lab.model import Backend, Experiment, Manifest
 from lab.progress import Progress
 from lab.provenance import git_commit, machine_kind
 from lab.rounds import Runner
-from lab.session import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_name
 
 GUEST_OVERHEAD = 90
 """MiB that a guest's QEMU takes besides the guest's memory."""

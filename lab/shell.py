@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from lab import backend as backends
 from lab import images, machine_model, tsc
 from lab.errors import UsageError
+from lab.fleet import HOST_QEMU, HOST_WORK
 from lab.guest import GuestSpec, guest_command
 from lab.machine import HostSpec, die_with_parent, host_command
 from lab.model import Backend, Scheme
 from lab.progress import shown
 from lab.scratch import Scratch
-from lab.session import HOST_QEMU, HOST_WORK
 
 MEMORY = 2048
 GUEST_MEMORY = 512

@@ -9,12 +9,12 @@ import pytest
 from lab import kconfig, runner, shell, tsc
 from lab.control import Control, HostLost, Refused
 from lab.errors import UsageError
+from lab.fleet import guest_files
 from lab.guest import GuestSpec, guest_command
 from lab.images import PLACEHOLDERS, GuestFiles
 from lab.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
 from lab.model import Experiment, Scheme, Workload
 from lab.progress import Silent
-from lab.session import guest_files
 
 SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
                 args=("tsc_early_khz=2596130",))

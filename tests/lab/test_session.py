@@ -55,8 +55,8 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
     def start(self: Machine, timeout: float = 0) -> dict[str, object]:
         return {**hello(self, 20), "kvm": True, "cgroups": False}
     monkeypatch.setattr(Machine, "start", start)
-    monkeypatch.setattr("lab.session.BOOT_LIMIT", 60.0)
-    monkeypatch.setattr("lab.session.VCPU_LIMIT", 0.0)
+    monkeypatch.setattr("lab.fleet.BOOT_LIMIT", 60.0)
+    monkeypatch.setattr("lab.fleet.VCPU_LIMIT", 0.0)
     nothing = Path("/dev/null")
     return HostSpec("local", 2, 64, nothing, nothing, nothing, nothing,
                     (sys.executable, str(FAKE)))
@@ -169,7 +169,7 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
     """And good ones beside them valid, however long one waits for the other."""
     monkeypatch.setattr("lab.session.MIN_OVERLAP", 0.0)
     if mode == "noboot":
-        monkeypatch.setattr("lab.session.BOOT_LIMIT", 5.0)
+        monkeypatch.setattr("lab.fleet.BOOT_LIMIT", 5.0)
     what = experiment("sleep 0.1", timeout=3, good="", bad=mode)
     assert not go(what, spec, tmp_path)
     bad = [run for run in records.runs(tmp_path) if run.scheme == "bad"]
@@ -182,7 +182,7 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
 def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
                              monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, and not when the time for boots is over."""
-    monkeypatch.setattr("lab.session.LOOK_S", 0.2)
+    monkeypatch.setattr("lab.fleet.LOOK_S", 0.2)
     began = time.monotonic()
     assert not go(experiment(good="", bad="oops", vms=(1,), repeats=0), spec, tmp_path)
     assert time.monotonic() - began < 40, "twice the limit is 120 s"
@@ -595,7 +595,7 @@ def test_counting_that_cannot_be_switched_on(
 def test_a_guest_without_an_answer_makes_an_observed_run_invalid(
     spec: HostSpec, tmp_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.session.SETTLE", 2.0)
+    monkeypatch.setattr("lab.fleet.SETTLE", 2.0)
     what = counting(kernel, bad="mute", good="")
     assert not go(replace(what, vms=(1,), max_repeats=0), spec, tmp_path)
     reasons = {run.scheme: run.reason for run in records.runs(tmp_path)}
