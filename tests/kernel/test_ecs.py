@@ -73,6 +73,10 @@ modprobe ecs_claim seconds=2 form=1 && rmmod ecs_claim
 modprobe ecs_claim seconds=2 form=4 && rmmod ecs_claim
 dmesg | grep -a 'ecs claim'
 """
+HEADS = """
+modprobe rwlock_check seconds=4 && rmmod rwlock_check
+dmesg | grep -a 'rwlock heads:'
+"""
 BESIDE = """
 if grep -q ecs=count /proc/cmdline
 then
@@ -267,6 +271,26 @@ def test_claims_that_never_end(misused: Result) -> None:
     assert lied["extend_expired"] > lied["extend_avoided"], lied
     # 1 ms, and what a timer of an emulated host may be late.
     assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
+
+
+def test_heads_of_rwlock_queues_wait(lab: Lab) -> None:
+    """They have the queue's spinlock, and are told and preempted as the waiters that they are.
+
+    One vCPU of each guest has an rwlock nearly all the time, and the other waits for it: each is
+    as often there when it loses its CPU.
+    """
+    result = lab(str(HERE / "ecs.toml"), "--schemes", "ecs-count,ecs-free", "--cmd", HEADS)
+    assert result.status == 0, result.output
+    for scheme in ("ecs-count", "ecs-free"):
+        seen = host(result, scheme)
+        print(scheme, {name: n for name, n in seen.items() if name.startswith("preempt_")})
+        said = re.findall(r"rwlock heads: (\d+) looks, (\d+) waiting, (\d+) owning",
+                          result.guest_output(scheme))
+        assert said, result.output
+        for looks, waiting, owning in (map(int, numbers) for numbers in said):
+            assert looks > 100 and waiting >= 0.95 * looks and owning <= 0.05 * looks, said
+        assert seen["preempt_waiter"] > seen["preempt_lock"] / 3, seen
+        assert seen["preempt_waiter"] > 3 * seen["preempt_stuck"], seen
 
 
 def us_per_wakeup(result: Result, scheme: str) -> dict[int, float]:
