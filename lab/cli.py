@@ -7,13 +7,12 @@
 
 import io
 import os
-import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, get_args
 
 import click
 from rich import box
@@ -21,39 +20,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab import base, config, machine_model, paths
+from lab import base, config, machine_model, resuming
 from lab.errors import LabError, UsageError
-from lab.model import Disturbance, Experiment, Scheme
+from lab.model import Disturbance, Scheme
+from lab.options import BACKENDS, DIRECTORY, LIST_WIDTH, kernel_options, remembered_packages
 from lab.params import Counts, Disturbances, Names, Observing
-from lab.progress import Progress, shown
+from lab.progress import shown
 
-if TYPE_CHECKING:
-    from lab.images import Images
-    from lab.runner import Options
-
-F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
 MOST_SEED = 1_000_000_000
-PACKAGES_FILE = "guest-packages.txt"
-LIST_WIDTH = 160
-"""Of listings that go to a pipe or a file."""
-
-
-DIRECTORY = click.Path(path_type=Path)
 OBSERVED = ["locks", "tlb", "ecs", "all"]
-BACKENDS = click.Choice(["auto", "vt", "tcg", "kvm", "local"])
-
-
-def kernel_options(command: F) -> F:
-    """Options of everything that needs a kernel and images."""
-    for option in (
-        click.option("--tree", type=DIRECTORY, envvar="PVSYNC_TREE",
-                     help="Another Linux 6.12.y: a folder or a tarball."),
-        click.option("--guest-packages", type=Names(),
-                     help="Debian packages to have in the guests; remembered."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -179,7 +155,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     if resume and out:
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
     if resume:
-        check_resume(resume, chosen, backend, machine)
+        resuming.check(resume, chosen, backend, machine)
     if dry_run:
         if tree:
             base.chosen_tree(tree)
@@ -201,11 +177,12 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     )
     try:
         with shown() as progress:
-            files = _same_files(resume, chosen, options, progress) if resume else None
+            files = (resuming.same_files(resume, chosen, tree, options.packages, progress)
+                     if resume else None)
             runner.run(chosen, directory, options, progress, files)
     except BaseException as stopped:
         if not isinstance(stopped, UsageError) and (directory / "manifest.json").exists():
-            stopped.add_note(f"Continue with: {resume_line(sys.argv[1:], directory)}")
+            stopped.add_note(f"Continue with: {resuming.line(sys.argv[1:], directory)}")
         if isinstance(stopped, OSError) and not stopped.filename:
             stopped.filename = str(directory)
         raise
@@ -258,89 +235,6 @@ def _new_directory(name: str) -> Path:
     return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
 
 
-def check_resume(directory: Path, experiment: Experiment, backend: str = "auto",
-                 machine: str = machine_model.DEFAULT) -> None:
-    """UsageError unless the directory is whole and was begun with this very experiment."""
-    from lab import backend as backends
-    from lab import parse, provenance
-
-    begun = parse.manifest(directory)
-    parse.runs(directory)
-    parse.boots(directory)
-    chosen = backends.choose(backend)
-    wanted = {
-        "experiment": experiment.name,
-        "schemes": experiment.schemes,
-        "workloads": experiment.workloads,
-        "vms": experiment.vms,
-        "vcpus": experiment.vcpus,
-        "pcpus": experiment.pcpus,
-        "reps": experiment.reps,
-        "boots": experiment.boots,
-        "observe": experiment.observe,
-        "window_ms": experiment.window_ms,
-        "disturb": experiment.disturb,
-        "disturb_ms": experiment.disturb_ms,
-        "pin": experiment.pin,
-        "guest_mem": experiment.guest_mem,
-        "backend": chosen,
-        "machine": machine if chosen == "vt" else provenance.machine_kind(),
-    }
-    different = [key for key, value in wanted.items() if getattr(begun, key) != value]
-    if different:
-        raise UsageError(
-            f"{directory} was begun with other {', '.join(different)}: resume it with the"
-            f" command it was begun with ({shlex.join(begun.command)})."
-        )
-
-
-def _same_files(
-    directory: Path, experiment: Experiment, options: "Options", progress: Progress
-) -> "Images":
-    """The images to go on with; UsageError when they are not those it was begun with."""
-    from lab import images, parse, provenance
-
-    begun = parse.manifest(directory)
-    if begun.commit != (commit := provenance.git_commit()):
-        progress.say(f"Begun at commit {begun.commit}, going on at {commit}: the kernel and the"
-                     " images are checked to be the same, the lab itself is not.")
-    files = images.of_experiment(experiment, options.tree, options.packages, progress)
-    pairs = (("kernel", begun.kernel, files.kernel), ("QEMU", begun.qemu, files.qemu),
-             ("images", begun.images, files.images))
-    for what, then, now in pairs:
-        if then != now:
-            raise UsageError(
-                f"{directory} was begun with {what} {then} and this is {now}: start a new"
-                " directory, for the two must not be mixed."
-            )
-    return files
-
-
-def resume_line(arguments: list[str], directory: Path) -> str:
-    """The command that goes on: the same, with --resume in place of --out."""
-    kept, skip = [], False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument in ("--out", "--resume"):
-            skip = True
-        elif not argument.startswith(("--out=", "--resume=")):
-            kept.append(argument)
-    return shlex.join(["./pvsync", *kept, "--resume", str(directory)])
-
-
-def remembered_packages(given: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Extra guest packages: those given now, or the last that were given."""
-    from lab import records
-    from lab.userland import check_packages
-
-    file = paths.cache_dir() / PACKAGES_FILE
-    if given is not None:
-        given = check_packages(given)
-        records.replace(file, "\n".join(given))
-    return tuple(file.read_text().split()) if file.exists() else ()
-
-
 @group.command()
 @click.argument("directory", type=DIRECTORY, metavar="DIR")
 def report(directory: Path) -> None:
@@ -365,57 +259,19 @@ def _report(directory: Path, page: bool = True) -> None:
         sys.exit(1)
 
 
-@group.command()
-@click.argument("where", type=click.Choice(["host", "guest"]), default="guest")
-@click.option("--scheme", default="pvqspinlock", show_default=True,
-              help="Whose boot arguments the guest gets; the host is as it is by default.")
-@click.option("--vcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
-@click.option("--pcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
-@click.option("--backend", type=BACKENDS, default="auto", show_default=True)
-@kernel_options
-def shell(
-    where: str, scheme: str, vcpus: int, pcpus: int, backend: str, tree: Path | None,
-    guest_packages: tuple[str, ...] | None,
-) -> None:
-    """A console inside the host or a guest."""
-    (chosen,) = config.select_schemes([scheme], "--scheme")
-    from lab import shell as console
-
-    packages = remembered_packages(guest_packages)
-    console.run(where, chosen, vcpus=vcpus, pcpus=pcpus, backend=backend, tree=tree,
-                packages=packages)
-
-
-@group.command(short_help="How much this host's virtual machines are held up, and why.")
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
-              metavar="SECONDS", help="How often to look.")
-@click.option("--once", is_flag=True, help="Show one interval, and stop.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
-              help="Where it is mounted.")
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
-              help="Where it is mounted.")
-def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
-    """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""
-    from lab import top as viewer
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = LIST_WIDTH
-    with viewer.counting(debugfs):
-        viewer.run(viewer.views(debugfs, proc, interval), console, once)
-
-
 def _join(numbers: tuple[int, ...]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-def _add_series() -> None:
+def _add_others() -> None:
     from lab.host_cli import host
     from lab.sensitivity_cli import sensitivity_command
     from lab.series_cli import group as series_group
+    from lab.shell_cli import shell
+    from lab.top_cli import top
 
-    group.add_command(series_group)
-    group.add_command(host)
+    for command in (host, series_group, shell, top):
+        group.add_command(command)
     group.add_command(sensitivity_command, "sensitivity")
 
 
@@ -438,7 +294,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 def _guarded() -> int:
     try:
-        _add_series()
+        _add_others()
         group.main(prog_name="pvsync", standalone_mode=False)
     except click.exceptions.Exit as leave:
         return leave.exit_code

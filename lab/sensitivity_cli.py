@@ -64,9 +64,9 @@ def sensitivity_command(experiment: str, machine: str, keys: tuple[str, ...], se
 
 
 def _check_same(directory: Path, chosen: Any, machine: str) -> None:
-    from lab.cli import check_resume
+    from lab import resuming
 
     try:
-        check_resume(directory, chosen, "vt", machine)
+        resuming.check(directory, chosen, "vt", machine)
     except UsageError as error:
         raise UsageError(f"{error} Or give --out another directory.") from None

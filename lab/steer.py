@@ -52,17 +52,25 @@ class Steer:
         """Let the host run, once QEMU has taken everything that was sent to it."""
         try:
             self._until_taken(stream)
-            self._qmp.cmd("query-status")  # what it took is the guest's once this is answered
+        except OSError as error:
+            raise SteerError(f"QEMU does not let the host go on: {error}") from error
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let the host run."""
+        try:
+            self._qmp.cmd("query-status")  # what QEMU took is the guest's once this is answered
             self._qmp.clear_events()
             self._qmp.cmd("cont")
-        except SteerError:
-            raise
         except Exception as error:
             raise SteerError(f"QEMU does not let the host go on: {error}") from error
 
     def wait(self, seconds: float) -> bool:
-        """Whether the host has stopped itself, or QEMU has ended, within so many seconds."""
-        end = time.monotonic() + seconds
+        """Whether the host has stopped itself, or QEMU has ended, within so many seconds.
+
+        A stop by a debugger is none of its own: it goes on by the debugger, too.
+        """
+        end, itself = time.monotonic() + seconds, False
         while (left := end - time.monotonic()) > 0:
             try:
                 event = self._qmp.pull_event(wait=left)
@@ -70,8 +78,10 @@ class Steer:
                 return False
             except Exception:
                 return True
-            if event is None or event.get("event") in ("STOP", "SHUTDOWN"):
+            said = None if event is None else event.get("event")
+            if said in (None, "SHUTDOWN") or (said == "STOP" and itself):
                 return True
+            itself = itself or said == "GUEST_PANICKED"
         return False
 
     def close(self) -> None:

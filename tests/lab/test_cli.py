@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab import cli, config, images, paths
+from lab import cli, config, images, options, paths, resuming
 from lab.errors import LabError, UsageError
 from lab.images import Images
 from lab.model import Experiment, Observe
@@ -315,7 +315,7 @@ def begun(tmp_path: Path, experiment: Experiment) -> Path:
 
 def test_resume(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
-    cli.check_resume(directory, config.experiment("demo"), "tcg")
+    resuming.check(directory, config.experiment("demo"), "tcg")
     call("run", "demo", "--resume", str(directory), "--backend", "tcg")
     ((_, where, options),) = runner.calls
     assert where == directory and options.resume
@@ -353,7 +353,7 @@ def test_resume_of_another_experiment(
 ) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
     with pytest.raises(UsageError, match=f"was begun with other {different}: resume it"):
-        cli.check_resume(directory, config.experiment("demo", change), "tcg")
+        resuming.check(directory, config.experiment("demo", change), "tcg")
 
 
 def test_resume_of_a_foreign_directory(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
@@ -370,14 +370,14 @@ def test_resume_on_another_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     directory = begun(tmp_path, config.experiment("demo"))
     monkeypatch.setattr("lab.backend.choose", lambda _: "kvm")
     with pytest.raises(UsageError, match="was begun with other backend"):
-        cli.check_resume(directory, config.experiment("demo"))
+        resuming.check(directory, config.experiment("demo"))
 
 
 def test_resume_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
     monkeypatch.setattr("lab.provenance.machine_kind", lambda: "Some CPU, 64 CPUs, 8 GiB")
     with pytest.raises(UsageError, match="was begun with other machine"):
-        cli.check_resume(directory, config.experiment("demo"), "tcg")
+        resuming.check(directory, config.experiment("demo"), "tcg")
 
 
 def test_report_of_damaged_records(call: Call, tmp_path: Path) -> None:
@@ -388,21 +388,21 @@ def test_report_of_damaged_records(call: Call, tmp_path: Path) -> None:
 
 
 def test_resume_line() -> None:
-    line = cli.resume_line(["run", "demo", "--out", "x", "--cmd", "a b", "--resume=y"], Path("d"))
+    line = resuming.line(["run", "demo", "--out", "x", "--cmd", "a b", "--resume=y"], Path("d"))
     assert line == "./pvsync run demo --cmd 'a b' --resume d"
 
 
 def test_packages_are_remembered() -> None:
-    assert cli.remembered_packages(None) == ()
-    assert cli.remembered_packages(("fio", "redis-server")) == ("fio", "redis-server")
-    assert cli.remembered_packages(None) == ("fio", "redis-server")
-    assert cli.remembered_packages(()) == () == cli.remembered_packages(None)
+    assert options.remembered_packages(None) == ()
+    assert options.remembered_packages(("fio", "redis-server")) == ("fio", "redis-server")
+    assert options.remembered_packages(None) == ("fio", "redis-server")
+    assert options.remembered_packages(()) == () == options.remembered_packages(None)
 
 
 def test_impossible_package_is_not_remembered(call: Call, runner: FakeRunner) -> None:
     status, _, err = call("build", "--guest-packages", "fio,No Such")
     assert status == 2 and "'No Such' cannot be a Debian package" in err and one_sentence(err)
-    assert cli.remembered_packages(None) == ()
+    assert options.remembered_packages(None) == ()
 
 
 def test_build(call: Call, runner: FakeRunner) -> None:

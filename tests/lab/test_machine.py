@@ -130,6 +130,12 @@ def test_shell_commands(tmp_path: Path) -> None:
     assert "pvsync.shell=1" in value(argv, "-append")
     script = (tmp_path / "script").read_text()
     assert "nopvspin pvsync.shell=1" in script and "head -c 5 /dev/vdc" in script
+    assert "typed" not in script and "typed" not in value(argv, "-append")
+    shell.command("guest", Scheme("s", "", ("nopvspin",)), "vt", files, vcpus=2, pcpus=2,
+                  run=tmp_path)
+    script = (tmp_path / "script").read_text()
+    assert "nopvspin lab.typed=1 pvsync.shell=1" in script
+    assert "typed.py /usr/bin/qemu-system-x86_64" in script
 
 
 def test_tsc_takes_the_least_disturbed_reading() -> None:

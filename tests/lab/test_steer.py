@@ -29,6 +29,8 @@ class FakeHost:
         self.buffer = b""
         """What QEMU has taken of the socket."""
         self.deaf = False
+        self.debugged = False
+        """Somebody stops the machine in a debugger, and lets it go on, each time."""
         self.late_s = 0.0
         """Between the machine's stop and each line of its that can be read then."""
         self.thread = threading.Thread(target=self._serve, daemon=True)
@@ -45,13 +47,22 @@ class FakeHost:
                 if request["execute"] == "cont":
                     said = [{"id": json.loads(one)["id"], "ok": True}
                             for one in self._take().splitlines()]
-                    if self.late_s:
+                    if self.debugged:
                         self._say(lines, {"event": "STOP", "timestamp": {}})
+                        time.sleep(0.1)
+                        self._say(lines, {"event": "RESUME", "timestamp": {}})
+                    if self.late_s:
+                        self._stop(lines)
                     for line in (*said, {"event": "hold"}):
                         time.sleep(self.late_s)
                         self.theirs.sendall(json.dumps(line).encode() + b"\n")
                     if not self.late_s:
-                        self._say(lines, {"event": "STOP", "timestamp": {}})
+                        self._stop(lines)
+
+    def _stop(self, lines: object) -> None:
+        self._say(lines, {"event": "GUEST_PANICKED", "data": {"action": "pause"},
+                          "timestamp": {}})
+        self._say(lines, {"event": "STOP", "timestamp": {}})
 
     def _take(self) -> bytes:
         got = self.buffer
@@ -110,6 +121,15 @@ def test_each_stop_has_its_own_hold(tmp_path: Path) -> None:
         for _ in range(3):
             one.call("switch", run=[])
         assert host.seen == [["switch"]] * 3
+
+
+def test_a_stop_by_a_debugger_is_no_hold(tmp_path: Path) -> None:
+    """Else the next request would be sent to a host that still runs."""
+    with control(tmp_path) as (host, one):
+        host.debugged = True
+        for _ in range(2):
+            one.call("switch", run=[])
+        assert host.seen == [["switch"]] * 2
 
 
 def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
