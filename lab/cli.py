@@ -265,12 +265,13 @@ def _join(numbers: tuple[int, ...]) -> str:
 
 def _add_others() -> None:
     from lab.host_cli import host
+    from lab.replay_cli import replay
     from lab.sensitivity_cli import sensitivity_command
     from lab.series_cli import group as series_group
     from lab.shell_cli import shell
     from lab.top_cli import top
 
-    for command in (host, series_group, shell, top):
+    for command in (host, replay, series_group, shell, top):
         group.add_command(command)
     group.add_command(sensitivity_command, "sensitivity")
 

@@ -55,6 +55,23 @@ HOSTD = Path(__file__).resolve().parent / "target" / "hostd.py"
 
 
 @dataclass(frozen=True)
+class Debugger:
+    """Where a debugger finds the host's CPUs, and when they first wait for it."""
+
+    port: int
+    at_s: float = 0.0
+    """Seconds of virtual time since the machine started; 0 is before its first instruction."""
+
+    def arguments(self) -> list[str]:
+        """QEMU's, besides what is in its -icount."""
+        return ["-gdb", f"tcp:127.0.0.1:{self.port}", *([] if self.at_s else ["-S"])]
+
+    def icount(self) -> str:
+        """The end of the value of QEMU's -icount."""
+        return f",stop={round(self.at_s * 1e9)}" if self.at_s else ""
+
+
+@dataclass(frozen=True)
 class HostSpec:
     """The KVM host; memory in MiB."""
 
@@ -77,6 +94,8 @@ class HostSpec:
     """What things cost in virtual time; None for the other backends."""
     seed: int = 0
     """Of the interleaving, and of all that is random in the machine, in virtual time."""
+    debug: "Debugger | None" = None
+    """Who may stop it, in virtual time."""
 
     @property
     def guests(self) -> tuple[GuestFiles, ...]:
@@ -90,12 +109,13 @@ def guest_disks(number: int) -> tuple[str, str]:
     return root, kernel
 
 
-def virtual(model: MachineModel, seed: int) -> list[str]:
+def virtual(model: MachineModel, seed: int, debug: Debugger | None = None) -> list[str]:
     """QEMU's arguments for CPUs in lockstep; nothing of the machine it runs on goes in."""
-    return ["-accel", "tcg,thread=single,tb-size=1024", "-icount", model.icount(seed),
+    stop, waits = (debug.icount(), debug.arguments()) if debug else ("", [])
+    return ["-accel", "tcg,thread=single,tb-size=1024", "-icount", model.icount(seed) + stop,
             "-cpu", f"{EMULATED_CPU},{model.cpu()}",
             "-seed", str(seed), "-rtc", f"base={VIRTUAL_BEGIN},clock=vm",
-            "-device", "pvpanic", "-action", "panic=pause"]
+            "-device", "pvpanic", "-action", "panic=pause", *waits]
 
 
 def accelerator(backend: Backend) -> list[str]:
@@ -116,7 +136,7 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
     waits, takes, steered = "off", "", list[str]()
     if spec.model:  # the guest sees when the lab connects: before it starts
         waits, takes = "on", ",x-input-when-stopped=on"
-        cpus = virtual(spec.model, spec.seed)
+        cpus = virtual(spec.model, spec.seed, spec.debug)
         steered = ["-qmp", f"unix:{run}/{STEER},server=on,wait=on"]
         kernel += (HOLD,)
     return [

@@ -224,3 +224,6 @@ class Manifest:
     """Labels of schemes whose guests' kernel does not tell what it has in force."""
     images: str = ""
     """Names of the host's and the guests' roots, which are hashes of what is in them."""
+    variant: str = Experiment.variant
+    host_variant: str = Experiment.host_variant
+    share: tuple[str, ...] = ()

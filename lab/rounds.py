@@ -142,6 +142,8 @@ class Lane:
         """Booted so far."""
         self.number = boot
         """Of the last one."""
+        self.seed: int | None = None
+        """Of the last one, in virtual time."""
         self.session: Session | None = None
 
     def run(self, group: list[PlannedRun]) -> None:
@@ -199,10 +201,9 @@ class Lane:
                 self._close(f"{session.dropped} guests failed in this boot")
             return record
         except HostLost as lost:
-            number = self.number if self.session is None else self.session.number
             self._close(str(lost))
             record = _unmade(self.experiment, planned, attempt, str(lost))
-            return replace(record, boot=number)
+            return replace(record, boot=self.number, seed=self.seed)
 
     def _open(self) -> Session:
         """The session, or a new one with all its guests.
@@ -216,6 +217,7 @@ class Lane:
                 raise HostLost("the lab was stopped")
             self.number = self.runner.boot_number(self.boot)
             spec = replace(self.runner.spec, seed=self._seed())
+            self.seed = spec.seed if spec.backend == "vt" else None
             self.hosts += 1
             self.session = Session(self.experiment, spec, self.number, self.runner.directory,
                                    self.runner.record_boot, self.stage.text)

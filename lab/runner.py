@@ -185,4 +185,5 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         observe=experiment.observe, window_ms=experiment.window_ms,
         disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin,
         guest_mem=experiment.guest_mem, images=files.images,
+        variant=experiment.variant, host_variant=experiment.host_variant, share=experiment.share,
         unproven=in_force.unproven(experiment))

@@ -91,7 +91,7 @@ def test_list(call: Call) -> None:
 
 def test_help(call: Call) -> None:
     assert call("--help")[0] == 0
-    for command in ("build", "list", "run", "report", "shell", "top", "series"):
+    for command in ("build", "list", "run", "report", "replay", "shell", "top", "series"):
         assert command in call("--help")[1]
         assert call(command, "--help")[0] == 0
     status, _, err = call()

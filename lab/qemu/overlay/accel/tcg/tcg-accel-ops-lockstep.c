@@ -18,6 +18,7 @@
 #include "qemu/osdep.h"
 #include "system/tcg.h"
 #include "system/cpu-timers.h"
+#include "system/runstate.h"
 #include "qemu/main-loop.h"
 #include "qemu/guest-random.h"
 #include "qemu/timer.h"
@@ -92,6 +93,11 @@ static void lockstep_process_requests(void)
 static void lockstep_settle(void)
 {
     qemu_clock_run_timers(QEMU_CLOCK_VIRTUAL);
+
+    if (lockstep_stop_due(qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL))) {
+        vm_stop(RUN_STATE_PAUSED);
+        lockstep_notify();
+    }
 
     /* A timer that is still due is one of the main loop's AioContext. */
     if (!lockstep.main_waits && !lockstep_notified() &&
