@@ -10,7 +10,8 @@ help:
 	@echo '                      what ran and what it found is in $(REPORT)'
 	@echo 'make deps             install the Debian packages that are missing'
 	@echo 'make lint             ruff and mypy only'
-	@echo './pvsync --help       everything else: build, list, run, report, top, shell, series'
+	@echo 'make speed            seconds of one core for a busy second of a CPU in virtual time'
+	@echo './pvsync --help       everything else: build, list, run, replay, report, top, shell, series'
 
 deps:
 	@lab/deps.sh $(LISTS)
@@ -29,4 +30,7 @@ soak: deps
 lint: deps
 	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all --only ruff,mypy
 
-.PHONY: help deps demo test soak lint
+speed: deps
+	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.speed
+
+.PHONY: help deps demo test soak lint speed

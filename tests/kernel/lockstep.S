@@ -14,6 +14,7 @@
 #define PAUSES		2	/* a loop of PAUSE */
 #define SHARE		3	/* take numbers of one counter that all share */
 #define FLUSH		4	/* INVLPG */
+#define EXITS		5	/* run a guest whose first instruction exits */
 
 #define ROM		0xf0000
 #define SERIAL		0x3f8
@@ -26,6 +27,24 @@
 #define RESULTS		0x2000	/* 8 bytes a CPU */
 #define STACKS		0x10000	/* 256 bytes a CPU, downwards */
 #define WAIT		2000000	/* ns until all CPUs have come up */
+#define VMCBS		0x100000	/* 2 pages a CPU: VMCB, host's state */
+
+#define EFER		0xc0000080
+#define EFER_SVME	0x1000
+#define VM_HSAVE_PA	0xc0010117
+/* In a VMCB; AMD's manual, volume 2, appendix B */
+#define INTERCEPTS	0x010	/* VMRUN, VMMCALL, ... */
+#define ASID		0x058
+#define ES		0x400
+#define CS		0x410
+#define SS		0x420
+#define DS		0x430
+#define GUEST_EFER	0x4d0
+#define CR0		0x558
+#define DR7		0x560
+#define DR6		0x568
+#define RFLAGS		0x570
+#define RIP		0x578
 
 	/* A stack for CPU %eax, whose number stays in %ebp */
 	.macro	stack
@@ -132,7 +151,49 @@ wait:
 	jb	1b
 	ret
 
+	/* A flat segment of the guest in the VMCB %esi: selector, attributes */
+	.macro	segment at, selector, attributes
+	movl	$(\attributes << 16) | \selector, \at(%esi)
+	movl	$-1, \at + 4(%esi)
+	.endm
+
+/* The VMCB of CPU %ebp in %esi, for a guest in flat 32-bit mode, as we are */
+guest_made:
+	movl	%ebp, %esi
+	shll	$13, %esi
+	addl	$VMCBS, %esi
+	movl	%esi, %edi
+	xorl	%eax, %eax
+	movl	$2048, %ecx
+	rep stosl
+	movl	$EFER, %ecx
+	rdmsr
+	orl	$EFER_SVME, %eax
+	wrmsr
+	movl	$VM_HSAVE_PA, %ecx
+	leal	0x1000(%esi), %eax
+	xorl	%edx, %edx
+	wrmsr
+	movl	$3, INTERCEPTS(%esi)
+	movl	$1, ASID(%esi)
+	segment	CS, 8, 0xc9b
+	segment	DS, 16, 0xc93
+	segment	ES, 16, 0xc93
+	segment	SS, 16, 0xc93
+	movl	$EFER_SVME, GUEST_EFER(%esi)
+	movl	$0x11, CR0(%esi)
+	movl	$0x400, DR7(%esi)
+	movl	$0xffff0ff0, DR6(%esi)
+	movl	$2, RFLAGS(%esi)
+	movl	$guest + ROM, RIP(%esi)
+	ret
+guest:
+	vmmcall
+
 work:
+#if WORK == EXITS
+	call	guest_made
+#endif
 	xorl	%edi, %edi
 	rdtsc
 	movl	%eax, %ebx
@@ -146,6 +207,9 @@ work:
 	addl	%eax, %edi
 #elif WORK == FLUSH
 	invlpg	SHARED
+#elif WORK == EXITS
+	movl	%esi, %eax
+	vmrun	%eax
 #endif
 	decl	%ecx
 	jnz	1b

@@ -3,42 +3,18 @@
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from lab import emulator
+from tests.kernel import firmware
+from tests.kernel.firmware import LIMIT, Said, Spent
 
-SOURCE = Path(__file__).with_name("lockstep.S")
-LIMIT = 60.0
-"""Seconds of the machine's own time for what takes less than one on an idle machine."""
 TIMES = 100_000
 EMPTY = 2 * TIMES + 3
 """ns of an empty loop: its two instructions, and three beside it, each takes 1."""
 QUANTUM = 2000
 """Mean ns of a round unless told."""
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What one CPU says."""
-
-    ns: int
-    """By its own counter, from before its work until after."""
-    found: int
-    """Sum of the numbers that it got of the shared counter, modulo 2^32."""
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a machine says."""
-
-    ns: int
-    """Until all CPUs were done, and the first one saw it."""
-    spent: list[Spent]
-
-
 Run = Callable[..., Said]
 
 
@@ -48,23 +24,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("firmware")
     made = emulator.prepare()
 
-    def machine(work: str, cpus: int = 1, *, icount: str = "lockstep=on,seed=1",
-                charges: str = "") -> Said:
-        rom, said = folder / f"{work}.bin", folder / "said"
-        if not rom.exists():
-            subprocess.run(["gcc", "-m32", "-c", f"-DWORK={work}", f"-DTIMES={TIMES}",
-                            str(SOURCE), "-o", str(folder / "rom.o")], check=True)
-            subprocess.run(["ld", "-melf_i386", "-Ttext=0", "--oformat=binary",
-                            str(folder / "rom.o"), "-o", str(rom)], check=True)
-        subprocess.run(
-            [*made.command(), "-nodefaults", "-no-user-config", "-display", "none",
-             "-no-reboot", "-M", "q35", "-accel", "tcg,thread=single",
-             "-icount", f"shift=0,sleep=off,{icount}", "-cpu", f"qemu64{charges}",
-             "-smp", str(cpus), "-m", "16M", "-bios", str(rom), "-serial", f"file:{said}"],
-            check=True, timeout=LIMIT)
-        total, *lines = said.read_text().splitlines()
-        return Said(int(total, 16), [Spent(*(int(word, 16) for word in line.split()))
-                                     for line in lines])
+    def machine(work: str, cpus: int = 1, **options: str) -> Said:
+        rom = firmware.build(folder, work, TIMES)
+        return firmware.play(made.command(), rom, cpus, **options).said  # type: ignore[arg-type]
 
     return machine
 
@@ -88,6 +50,7 @@ def test_plain_icount_shares_the_time(run: Run) -> None:
     ("PAUSES", "", 1), ("PAUSES", ",x-charge-pause=60", 61),
     ("FLUSH", "", 1), ("FLUSH", ",x-charge-flush=500", 501),
     ("PAUSES", ",x-charge-pause=30000", 30001),  # many times a quantum
+    ("EXITS", "", 2), ("EXITS", ",x-charge-vmrun=300,x-charge-vmexit=200", 502),
 ])
 def test_charges_are_exact(run: Run, work: str, charge: str, ns: int) -> None:
     """Alone, and beside others that are charged as well."""
@@ -107,8 +70,9 @@ def test_interleaving_depends_on_the_seed_alone(run: Run) -> None:
 
 @pytest.mark.parametrize(("icount", "said"), [
     ("lockstep=on,quantum=0", "quantum must be 1 to 1000000000 ns"),
-    ("quantum=5", "quantum and seed need lockstep=on"),
-    ("seed=5", "quantum and seed need lockstep=on"),
+    ("quantum=5", "quantum, seed and stop need lockstep=on"),
+    ("seed=5", "quantum, seed and stop need lockstep=on"),
+    ("stop=5", "quantum, seed and stop need lockstep=on"),
     ("sleep=on,lockstep=on", "lockstep=on needs sleep=off and a fixed shift"),
     ("rr=record,rrfile=/dev/null,lockstep=on", "lockstep=on and rr are incompatible"),
 ])

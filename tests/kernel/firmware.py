@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The firmware lockstep.S: a whole machine's program, which says what each CPU took."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("lockstep.S")
+LIMIT = 60.0
+"""Seconds of the machine's own time for what takes less than one on an idle machine."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one CPU says."""
+
+    ns: int
+    """By its own counter, from before its work until after."""
+    found: int
+    """Sum of the numbers that it got of the shared counter, modulo 2^32."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a machine says."""
+
+    ns: int
+    """Until all CPUs were done, and the first one saw it."""
+    spent: list[Spent]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a machine said, and what the emulator took for it."""
+
+    said: Said
+    cpu_s: float
+    """Seconds of CPU time of this machine, user's and system's."""
+
+
+def build(folder: Path, work: str, times: int) -> Path:
+    """The firmware for this work, so often, in a folder that keeps it."""
+    rom = folder / f"{work}-{times}.bin"
+    if not rom.exists():
+        made = folder / f"{work}-{times}.o"
+        subprocess.run(["gcc", "-m32", "-c", f"-DWORK={work}", f"-DTIMES={times}", str(SOURCE),
+                        "-o", str(made)], check=True)
+        subprocess.run(["ld", "-melf_i386", "-Ttext=0", "--oformat=binary", str(made), "-o",
+                        str(rom)], check=True)
+    return rom
+
+
+def play(emulator: Sequence[str], rom: Path, cpus: int, *, icount: str = "lockstep=on,seed=1",
+         charges: str = "", limit: float = LIMIT) -> Played:
+    """Run a firmware on so many CPUs, in lockstep or as `icount` says."""
+    said = rom.with_suffix(".said")
+    argv = [*emulator, "-nodefaults", "-no-user-config", "-display", "none",
+            "-no-reboot", "-M", "q35", "-accel", "tcg,thread=single",
+            "-icount", f"shift=0,sleep=off,{icount}", "-cpu", f"qemu64,+svm{charges}",
+            "-smp", str(cpus), "-m", "16M", "-bios", str(rom), "-serial", f"file:{said}"]
+    before = os.times()
+    subprocess.run(argv, check=True, timeout=limit)
+    after = os.times()
+    total, *lines = said.read_text().splitlines()
+    spent = [Spent(*(int(word, 16) for word in line.split())) for line in lines]
+    return Played(Said(int(total, 16), spent),
+                  after.children_user + after.children_system
+                  - before.children_user - before.children_system)
