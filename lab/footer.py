@@ -3,7 +3,7 @@
 
 from collections import Counter
 
-from lab import stats
+from lab import findings, stats
 from lab.summary import Summary
 
 
@@ -68,7 +68,7 @@ def invalid_notes(summary: Summary) -> list[str]:
             lines.append(
                 f"{len(failed)} of {len(boots)} {kind} boots failed: {_reasons(failed)}."
             )
-    return lines
+    return lines + findings.notes(results.findings(), "DIR")
 
 
 def _reasons(reasons: list[str], most: int = 5) -> str:

@@ -31,6 +31,7 @@ from lab import (
 )
 from lab.cells import Cell, Observed, Preemptions
 from lab.errors import UsageError
+from lab.findings import Finding, found
 from lab.model import BootRecord, Manifest, RunRecord, Scheme, Which, Workload
 from lab.observed import Observation
 
@@ -74,6 +75,10 @@ class Results:
     def failed_boots(self) -> list[BootRecord]:
         """Boots of the host or of a guest that did not come up, or died."""
         return [boot for boot in self.boots if not boot.ok]
+
+    def findings(self) -> list[Finding]:
+        """What is wrong, with the seeds that find it again; nothing in real time."""
+        return found([(one.run, one.reason) for one in self.runs], self.boots)
 
     def of(self, scheme: str, workload: str, vms: int) -> list[RunFigure]:
         """The valid runs of a cell."""
@@ -342,6 +347,7 @@ def as_json(summary: Summary) -> str:
         "boots": {"ok": len(results.boots) - len(results.failed_boots()),
                   "failed": len(results.failed_boots())},
         "warnings": results.warnings,
+        "findings": [asdict(finding) for finding in results.findings()],
         "cells": [asdict(cell) for cell in summary.cells],
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

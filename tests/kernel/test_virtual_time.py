@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Hosts in virtual time: a run depends on its seed alone, and their faults are seen."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import paths
 from tests.kernel.conftest import HERE, Lab, Result, longer
 
 VIRTUAL = "--backend", "vt", "--seeds", "1"
@@ -70,3 +72,20 @@ def test_the_broken_lock_is_caught(lab: Lab) -> None:
     result = lab("busted", *longer("locktorture", 2, 60), *VIRTUAL)
     assert result.status == 1, result.output
     assert result.cell("ticket")["values"] and not result.cell("busted")["values"]
+
+
+@pytest.mark.soak
+def test_a_hunt_names_a_seed_that_finds_it_again(lab: Lab) -> None:
+    """By the broken lock, whose guest does not get far; the good one beside it is valid."""
+    hunt = lab("races", "--schemes", "guest-all,busted", "--workload", "races-locks",
+               "--vms", "1", "--vcpus", "2", "--pcpus", "2", *VIRTUAL)
+    assert hunt.status == 1, hunt.output
+    assert {found["scheme"] for found in hunt.summary["findings"]} == {"busted"}
+    found = hunt.summary["findings"][0]
+    (run,) = (one for one in map(json.loads, (hunt.directory / "runs.jsonl").open())
+              if one["id"] == found["run"])
+    assert found["seed"] == run["seed"] and f"seed {found['seed']}, {run['id']}" in hunt.output
+    again = subprocess.run([paths.ROOT / "pvsync", "replay", hunt.directory, run["id"]],
+                           capture_output=True, text=True, check=False)
+    assert f"The run was invalid: {run['reason'].rstrip('.')}." in again.stdout, again
+    assert "Now it is" not in again.stdout
