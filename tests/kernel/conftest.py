@@ -3,6 +3,10 @@
 
 One kernel serves them all, the `test` variant, so that a fresh machine
 builds once. `--soak SECONDS` runs the long forms.
+
+Tests with the mark `virtual` have machines in virtual time alone: they see no load, so `make test`
+runs two of them at a time, beside other stages. All others have this machine to
+themselves: most play their hosts in real time.
 """
 
 import json
@@ -239,6 +243,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: runs with --soak only")
+    config.addinivalue_line("markers", "virtual: has machines in virtual time alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

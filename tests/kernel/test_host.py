@@ -4,7 +4,11 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from lab import paths
+
+pytestmark = pytest.mark.virtual
 
 SCRIPT = """#!/bin/sh
 [ -c /dev/kvm ] && cat /sys/module/pvsync/parameters/mark "$1"

@@ -10,6 +10,8 @@ from lab import emulator
 from tests.kernel import firmware
 from tests.kernel.firmware import LIMIT, Said, Spent
 
+pytestmark = pytest.mark.virtual
+
 TIMES = 100_000
 EMPTY = 2 * TIMES + 3
 """ns of an empty loop: its two instructions, and three beside it, each takes 1."""

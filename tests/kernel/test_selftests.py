@@ -19,6 +19,8 @@ from lab.progress import Silent
 from tests.kernel import kut, suites
 from tests.kernel.suites import ABI, OFF, ON, SHORT, Verdict
 
+pytestmark = pytest.mark.virtual
+
 LIMIT_S = 120
 """As the suite's own file `settings` has it."""
 SLOWER = 4.0

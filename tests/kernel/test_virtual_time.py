@@ -13,6 +13,8 @@ import pytest
 from lab import paths
 from tests.kernel.conftest import HERE, Lab, Result, longer
 
+pytestmark = pytest.mark.virtual
+
 VIRTUAL = "--backend", "vt", "--seeds", "1"
 BURN = "while True: pass"
 KEPT = "boots/*/*console.log", "boots/*/*.dmesg.txt", "raw/*/*.out"
@@ -46,7 +48,6 @@ def first(lab: Lab) -> Result:
     return lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "3")
 
 
-@pytest.mark.soak
 def test_the_same_seed_gives_the_same_bytes(lab: Lab, first: Result) -> None:
     """Consoles with their times, outputs, figures; also while this machine is busy."""
     with busy():

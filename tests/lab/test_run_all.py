@@ -215,8 +215,8 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "images", "ruff", "lab", "mypy", "series", "models", "policy", "programs", "locks",
-        "kernel", "vmx"]
+        "images", "ruff", "lab", "kernel-vt", "mypy", "series", "models", "policy", "programs",
+        "locks", "kernel", "vmx"]
 
 
 def test_no_file_of_tests_is_left_out() -> None:
@@ -225,8 +225,10 @@ def test_no_file_of_tests_is_left_out() -> None:
                      if stage.name in ("lab", "programs"))
     assert lab[-3:] == ("tests/lab", "--ignore", run_all.PROGRAMS)
     assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_file()
-    (kernel,) = (stage.command for stage in run_all.stages() if stage.name == "kernel")
-    assert kernel[-1] == "tests/kernel"
+    virtual, real = (stage.command for stage in run_all.stages()
+                     if stage.name in ("kernel-vt", "kernel"))
+    assert real == (*run_all.KERNEL, "not virtual") and "tests/kernel" in real
+    assert virtual[:len(real)] == (*run_all.KERNEL, "virtual")
 
 
 MEETS = """
