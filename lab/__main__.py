@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`python -m lab`, which is what ./pvsync runs."""
 
-from lab.cli import main
+from lab.cli.main import main
 
 main()

@@ -7,9 +7,9 @@ of the short set. What the cache has is not made again.
 
 import sys
 
-from lab import images, selftests
-from lab.errors import LabError
-from lab.progress import Silent
+from lab.build import images, selftests
+from lab.core.errors import LabError
+from lab.core.progress import Silent
 from tests.kernel.suites import SHORT
 
 VARIANT = "test"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lab.provenance import git_commit, machine_kind
+from lab.machine.provenance import git_commit, machine_kind
 
 SAID = 300
 """Characters of what a failed check said."""

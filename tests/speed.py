@@ -16,11 +16,14 @@ from pathlib import Path
 
 import psutil
 
-from lab import config, emulator, images, machine_model, provenance, runner
-from lab.model import Experiment
-from lab.progress import Silent
-from lab.schedule import PlannedRun
-from lab.session import Session
+from lab.build import emulator, images
+from lab.core.model import Experiment
+from lab.core.progress import Silent
+from lab.machine import provenance
+from lab.plan import config, machine_model
+from lab.plan.schedule import PlannedRun
+from lab.run import runner
+from lab.run.session import Session
 from tests.kernel import firmware
 
 CPUS = (2, 8, 16, 32, 64)

@@ -6,10 +6,11 @@ import gzip
 import subprocess
 from pathlib import Path
 
-from lab import images, tsc
-from lab.guest import BOOT_ARGS
-from lab.machine import accelerator
-from lab.progress import Silent
+from lab.build import images
+from lab.core.progress import Silent
+from lab.machine import tsc
+from lab.machine.guest import BOOT_ARGS
+from lab.machine.machine import accelerator
 
 LIMIT_S = 120
 """For a boot to where it finds no root; 2 were seen."""

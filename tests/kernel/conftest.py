@@ -21,10 +21,14 @@ from typing import Any
 
 import pytest
 
-from lab import backend, config, images, paths, runner
-from lab.model import Backend
-from lab.progress import Silent
-from lab.session import Session
+from lab.build import images
+from lab.core import paths
+from lab.core.model import Backend
+from lab.core.progress import Silent
+from lab.machine import backend
+from lab.plan import config
+from lab.run import runner
+from lab.run.session import Session
 
 HERE = Path(__file__).parent
 LIMIT = "180"

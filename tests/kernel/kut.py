@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.control import Control, Refused
+from lab.machine.control import Control, Refused
 from tests.kernel.suites import Verdict
 
 VARIABLE = "KUT"

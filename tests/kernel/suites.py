@@ -4,9 +4,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab import host, selftests
-from lab.control import Control, Refused
-from lab.parameters import parameter_file
+from lab.build import selftests
+from lab.machine.control import Control, Refused
+from lab.run import host
+from lab.run.parameters import parameter_file
 
 (ABI,) = selftests.OWN
 SHORT = (

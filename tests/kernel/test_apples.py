@@ -7,9 +7,9 @@ from statistics import median
 
 import pytest
 
-from lab import config
-from lab.observed import sections
-from lab.preemptions import KINDS
+from lab.observe.observed import sections
+from lab.observe.preemptions import KINDS
+from lab.plan import config
 from tests.kernel import searches
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.searches import Bounds, Epoch

@@ -6,9 +6,9 @@ from statistics import median
 
 import pytest
 
-from lab import observed
-from lab.guest import guest_group
-from lab.preemptions import SECTIONS
+from lab.machine.guest import guest_group
+from lab.observe import observed
+from lab.observe.preemptions import SECTIONS
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.hypercalls import (
     ECS,

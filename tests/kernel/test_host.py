@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import paths
+from lab.core import paths
 
 pytestmark = pytest.mark.virtual
 

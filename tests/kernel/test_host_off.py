@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lab import kernel
+from lab.build import kernel
 from tests.kernel.test_uncontended import sites
 
 CORE, MAIN = "kernel/sched/core.o", "virt/kvm/kvm_main.o"

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab import observed
-from lab.counters import pairs
-from lab.guest import guest_group
-from lab.parameters import parameter_file
-from lab.preemptions import KINDS
-from lab.session import Session
+from lab.machine.guest import guest_group
+from lab.observe import observed
+from lab.observe.counters import pairs
+from lab.observe.preemptions import KINDS
+from lab.run.parameters import parameter_file
+from lab.run.session import Session
 from tests.kernel.conftest import Host, borrowed, written
 
 GUEST = "pvqspinlock-0"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab import emulator
+from lab.build import emulator
 from tests.kernel import firmware
 from tests.kernel.firmware import LIMIT, Said, Spent
 

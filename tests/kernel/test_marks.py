@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass
 
-from lab.preemptions import KINDS
+from lab.observe.preemptions import KINDS
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.test_ecs import host
 

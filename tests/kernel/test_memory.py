@@ -11,9 +11,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from lab.control import Control
-from lab.parameters import parameter_file
-from lab.session import Session
+from lab.machine.control import Control
+from lab.run.parameters import parameter_file
+from lab.run.session import Session
 from tests.kernel.conftest import Host, borrowed, meminfo, written
 from tests.kernel.monitors import check_awaited, check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS

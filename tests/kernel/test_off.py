@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernel
+from lab.build import kernel
 
 OBJECTS = (
     "kernel/locking/spinlock.o",

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import host, kconfig, selftests
-from lab.machine import Machine
-from lab.parameters import parameter_file
-from lab.progress import Silent
+from lab.build import selftests
+from lab.core.progress import Silent
+from lab.machine.machine import Machine
+from lab.plan import kconfig
+from lab.run import host
+from lab.run.parameters import parameter_file
 from tests.kernel import kut, suites
 from tests.kernel.suites import ABI, OFF, ON, SHORT, Verdict
 

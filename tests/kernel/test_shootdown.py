@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lab import config
+from lab.plan import config
 from tests.kernel.conftest import HERE, Lab, Result, each, longer
 from tests.kernel.hypercalls import (
     EINVAL,

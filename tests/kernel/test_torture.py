@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from lab import cpu_waits, disturb, observed, stalls
-from lab.parameters import parameter_file
-from lab.schedule import PlannedRun
-from lab.session import Session
+from lab.observe import cpu_waits, observed, stalls
+from lab.plan.schedule import PlannedRun
+from lab.run import disturb
+from lab.run.parameters import parameter_file
+from lab.run.session import Session
 from tests.kernel.conftest import (
     HERE,
     NOISE,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lab import kernel
+from lab.build import kernel
 
 HERE = Path(__file__).parent
 LINKED = (

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from lab import disturb
-from lab.control import Control, Refused
-from lab.known import Value
-from lab.model import Backend
-from lab.parameters import parameter_file
-from lab.session import Session
+from lab.core.model import Backend
+from lab.machine.control import Control, Refused
+from lab.plan.known import Value
+from lab.run import disturb
+from lab.run.parameters import parameter_file
+from lab.run.session import Session
 from tests.kernel.conftest import HERE, Lab, borrowed
 
 GUEST = "pvqspinlock-0"

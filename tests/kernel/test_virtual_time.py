@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import paths
+from lab.core import paths
 from tests.kernel.conftest import HERE, Lab, Result, longer
 
 pytestmark = pytest.mark.virtual

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lab import cpu_waits, epochs, observed, windows
-from lab.guest import guest_group
-from lab.histogram import Bins
-from lab.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
+from lab.core.model import BootRecord, GuestRun, Manifest, Observe, RunRecord, Scheme, Workload
+from lab.machine.guest import guest_group
+from lab.observe import cpu_waits, epochs, observed, windows
+from lab.observe.histogram import Bins
 
 HACKBENCH = Workload(
     name="hackbench",

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from lab import acpi
+from lab.machine import acpi
 
 
 def blocks(body: bytes, opcode: int) -> list[bytes]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 import pytest
 
-from lab import backend
-from lab.errors import UsageError
+from lab.core.errors import UsageError
+from lab.machine import backend
 
 PLAIN = "processor\t: 0\nflags\t\t: fpu vme lm\nflags\t\t: svm\n"
 SVM = "processor\t: 0\nflags\t\t: fpu svm lm\n"

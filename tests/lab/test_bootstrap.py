@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import paths
+from lab.core import paths
 
 PROGRAMS = ("bash", "sh", "dirname", "readlink", "mkdir", "cat", "cut", "sha256sum", "flock", "rm",
             "touch", "tee", "grep", "tail", "sed", "sort", "env", "printf", "sleep")

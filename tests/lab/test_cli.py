@@ -15,11 +15,16 @@ from typing import Any
 
 import pytest
 
-from lab import cli, config, images, options, paths, resuming
-from lab.errors import LabError, UsageError
-from lab.images import Images
-from lab.model import Experiment, Observe
-from lab.provenance import machine_kind
+from lab.build import images
+from lab.build.images import Images
+from lab.cli import main as cli
+from lab.cli import options
+from lab.core import paths
+from lab.core.errors import LabError, UsageError
+from lab.core.model import Experiment, Observe
+from lab.machine.provenance import machine_kind
+from lab.plan import config
+from lab.run import resuming
 from tests.lab.synthetic import Synthetic
 
 FILES = replace(
@@ -64,12 +69,12 @@ class FakeRunner:
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
     fake = FakeRunner()
-    module = types.ModuleType("lab.runner")
+    module = types.ModuleType("lab.run.runner")
     module.run = fake.run  # type: ignore[attr-defined]
     module.dry_run = lambda experiment, **_: [f"would run {experiment.name}"]  # type: ignore[attr-defined]
     module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "lab.runner", module)
-    monkeypatch.setattr("lab.runner", module, raising=False)
+    monkeypatch.setitem(sys.modules, "lab.run.runner", module)
+    monkeypatch.setattr("lab.run.runner", module, raising=False)
     monkeypatch.setattr(images, "prepare", lambda *_: fake.files)
     monkeypatch.chdir(tmp_path)
     return fake
@@ -368,14 +373,14 @@ def test_resume_of_a_foreign_directory(call: Call, runner: FakeRunner, tmp_path:
 
 def test_resume_on_another_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
-    monkeypatch.setattr("lab.backend.choose", lambda _: "kvm")
+    monkeypatch.setattr("lab.machine.backend.choose", lambda _: "kvm")
     with pytest.raises(UsageError, match="was begun with other backend"):
         resuming.check(directory, config.experiment("demo"))
 
 
 def test_resume_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = begun(tmp_path, config.experiment("demo"))
-    monkeypatch.setattr("lab.provenance.machine_kind", lambda: "Some CPU, 64 CPUs, 8 GiB")
+    monkeypatch.setattr("lab.machine.provenance.machine_kind", lambda: "Some CPU, 64 CPUs, 8 GiB")
     with pytest.raises(UsageError, match="was begun with other machine"):
         resuming.check(directory, config.experiment("demo"), "tcg")
 
@@ -428,7 +433,7 @@ def process(tmp_path: Path, code: str) -> subprocess.Popen[str]:
 def test_signals_end_it_as_ctrl_c_does(tmp_path: Path, number: signal.Signals) -> None:
     """Short sleeps, as Python sees a signal that comes right before one when it is over."""
     code = (
-        "import sys, time\nfrom lab import cli, config\n"
+        "import sys, time\nfrom lab.cli import main as cli\nfrom lab.plan import config\n"
         "def slow():\n"
         "    try:\n"
         "        print('ready', flush=True)\n"

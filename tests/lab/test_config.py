@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import config
-from lab.config import Overrides
-from lab.errors import UsageError
+from lab.core.errors import UsageError
+from lab.plan import config
+from lab.plan.config import Overrides
 
 EXPERIMENT = """
 about = "a"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 import pytest
 
-from lab import console
+from lab.machine import console
 
 # ruff: noqa: E501 (recorded lines)
 

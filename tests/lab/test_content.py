@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import content, tools
-from lab.errors import LabError, UsageError
-from lab.progress import Silent
+from lab.core import content, tools
+from lab.core.errors import LabError, UsageError
+from lab.core.progress import Silent
 
 LIMIT = 60.0
 """Seconds for what takes none on an idle machine."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab import cpu_waits
-from lab.cells import CpuWaits
-from lab.cpu_waits import Waited
+from lab.core.cells import CpuWaits
+from lab.observe import cpu_waits
+from lab.observe.cpu_waits import Waited
 
 LINES = ["0 3 2100", "12 96 288000000", "14 1 9000000", "longest 9000000"]
 WAITED = Waited({0: (3, 2100), 12: (96, 288_000_000), 14: (1, 9_000_000)}, 9_000_000)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from lab.decode import DecodeError, decode, suggest
+from lab.core.decode import DecodeError, decode, suggest
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,16 @@ import pytest
 from disturb import Disturber, any_value
 from vm import Failure, Guest
 
-from lab import config, disturb, images, records, runner
-from lab.config import Overrides
-from lab.errors import UsageError
-from lab.machine import HostSpec
-from lab.model import Disturbance, Experiment
-from lab.runner import Options, _manifest
-from lab.summary import load, summarize
-from lab.table import notes
+from lab.build import images
+from lab.core.errors import UsageError
+from lab.core.model import Disturbance, Experiment
+from lab.machine.machine import HostSpec
+from lab.plan import config
+from lab.plan.config import Overrides
+from lab.report.summary import load, summarize
+from lab.report.table import notes
+from lab.run import disturb, records, runner
+from lab.run.runner import Options, _manifest
 from tests.lab.test_session import experiment, go, spec
 
 __all__ = ["spec"]
@@ -135,7 +137,7 @@ def test_a_guest_that_does_not_come_back(
 def test_a_run_that_nothing_disturbed_is_invalid(
     spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.session.MIN_OVERLAP", 0.0)
+    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 0.0)
     what = disturbed("kill", "restore", command="echo Time: 1", within=3_600_000, repeats=0)
     assert not go(what, spec, tmp_path)
     (run,) = records.runs(tmp_path)
@@ -149,7 +151,7 @@ def parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for name in (*disturb.HOST, *disturb.OFFERS):
         (folder / name).write_text(f"{name}\n")
-    monkeypatch.setattr("lab.parameters.PARAMETERS", str(folder))
+    monkeypatch.setattr("lab.run.parameters.PARAMETERS", str(folder))
     return folder
 
 

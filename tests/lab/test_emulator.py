@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import emulator, paths, series, tools, userland
-from lab.errors import LabError, UsageError
+from lab.build import emulator, series, userland
+from lab.core import paths, tools
+from lab.core.errors import LabError, UsageError
 
 DSC = "Format: 3.0\nSource: qemu\nVersion: 1:10.0.13+ds-0+deb13u1\n"
 CONFIGURE = "#!/bin/sh\necho \"$@\" >arguments\n"

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from lab import epochs, observed
-from lab.cells import WindowCost
-from lab.epochs import Epoch
-from lab.model import GuestRun, RunRecord
+from lab.core.cells import WindowCost
+from lab.core.model import GuestRun, RunRecord
+from lab.observe import epochs, observed
+from lab.observe.epochs import Epoch
 
 LINES = [
     epochs.HEADS,

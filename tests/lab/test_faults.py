@@ -23,15 +23,17 @@ from typing import Any
 import psutil
 import pytest
 
-from lab import images, machine, records, runner
-from lab.control import Control, HostLost
-from lab.errors import UsageError
-from lab.machine import HostSpec, Machine
-from lab.model import RunRecord
-from lab.progress import Silent
-from lab.runner import Options
-from lab.scratch import PREFIX, Scratch, sweep
-from lab.session import Session
+from lab.build import images
+from lab.core.errors import UsageError
+from lab.core.model import RunRecord
+from lab.core.progress import Silent
+from lab.core.scratch import PREFIX, Scratch, sweep
+from lab.machine import machine
+from lab.machine.control import Control, HostLost
+from lab.machine.machine import HostSpec, Machine
+from lab.run import records, runner
+from lab.run.runner import Options
+from lab.run.session import Session
 from tests.lab.test_session import experiment, go, spec
 
 __all__ = ["spec"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import findings, report
-from lab.model import BootRecord, RunRecord
+from lab.core.model import BootRecord, RunRecord
+from lab.report import findings, report
 from tests.lab.synthetic import Synthetic
 
 RUN = RunRecord("b3-r0-races-locks-v2-guest-all-a0", 3, 0, 0, "guest-all", "races-locks", 2, 3, 4,

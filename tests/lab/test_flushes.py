@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lab import flushes
-from lab.flushes import Flushes, Timed, Times
+from lab.observe import flushes
+from lab.observe.flushes import Flushes, Timed, Times
 from tests.lab.synthetic import bucket, latency_lines
 
 LINES = ["mechanism ipi", "calls 3", "wall_ns 1086 1000", "ran_ns 93 80",

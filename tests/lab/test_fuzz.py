@@ -23,30 +23,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lab import (
-    backend,
-    base,
-    config,
-    console,
-    counters,
-    cpu_waits,
-    figures,
-    flushes,
-    kconfig,
-    observed,
-    parse,
-    paths,
-    series,
-    table,
-    top,
-    windows,
-)
-from lab.control import Control, HostLost, Refused
-from lab.decode import DecodeError, decode, read_json, read_toml
-from lab.errors import LabError, UsageError
-from lab.machine import HOSTD
-from lab.model import BootRecord, GuestRun, RunRecord
-from lab.summary import as_json, load, summarize
+from lab.build import base, series
+from lab.core import paths
+from lab.core.decode import DecodeError, decode, read_json, read_toml
+from lab.core.errors import LabError, UsageError
+from lab.core.model import BootRecord, GuestRun, RunRecord
+from lab.machine import backend, console
+from lab.machine.control import Control, HostLost, Refused
+from lab.machine.machine import HOSTD
+from lab.observe import counters, cpu_waits, figures, flushes, observed, top, windows
+from lab.plan import config, kconfig
+from lab.report import table
+from lab.report.summary import as_json, load, summarize
+from lab.run import parse
 from tests import run_all
 from tests.lab.damage import any_or_damaged, damaged, interleaved
 from tests.lab.synthetic import Counted, Synthetic, cpu_wait_lines, latency_lines, sections

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from lab import cli, host, machine_model, tools
-from lab.control import HostLost
-from lab.errors import UsageError
-from lab.host import Files, Job, LateError, NotHostError
-from lab.machine import HostSpec, Machine
+from lab.cli import main as cli
+from lab.core import tools
+from lab.core.errors import UsageError
+from lab.machine.control import HostLost
+from lab.machine.machine import HostSpec, Machine
+from lab.plan import machine_model
+from lab.run import host
+from lab.run.host import Files, Job, LateError, NotHostError
 
 FILES = Files(("qemu",), Path("/kernel"), Path("/root.erofs"))
 NOTHING = Path("/dev/null")

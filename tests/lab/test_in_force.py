@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import config, in_force, parameters, records
-from lab.errors import UsageError
-from lab.machine import HostSpec
-from lab.model import Manifest, Scheme
-from lab.runner import Options, _manifest
+from lab.core.errors import UsageError
+from lab.core.model import Manifest, Scheme
+from lab.machine.machine import HostSpec
+from lab.plan import config, in_force
+from lab.run import parameters, records
+from lab.run.runner import Options, _manifest
 from tests.lab.test_cli import FILES
 from tests.lab.test_session import experiment, go, spec
 
@@ -146,7 +147,7 @@ def test_runs(spec: HostSpec, tmp_path: Path, scheme: Scheme, reason: str) -> No
 
 def test_hosts(spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that does not keep what is written to it."""
-    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: "/dev/null")
+    monkeypatch.setattr("lab.run.parameters.parameter_file", lambda name: "/dev/null")
     scheme = Scheme("a", "", host={"candidate": "hvs"}, label="a")
     what = replace(experiment(vms=(1,), repeats=0), schemes=(scheme,))
     assert not go(what, spec, tmp_path)
@@ -159,7 +160,7 @@ def test_it_is_looked_after_the_run_as_well(spec: HostSpec, tmp_path: Path,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     parameter = tmp_path / "extend"
     parameter.write_text("off\n")
-    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: str(parameter))
+    monkeypatch.setattr("lab.run.parameters.parameter_file", lambda name: str(parameter))
     scheme = Scheme("a", "", host={"extend": "ecs"}, label="a")
     what = replace(experiment(f"echo off >{parameter}; echo Time: 1; sleep 0.3", vms=(1,),
                               repeats=0), schemes=(scheme,))

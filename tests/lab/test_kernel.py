@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from lab import base, kconfig, kernel, make, series
-from lab.errors import LabError, UsageError
+from lab.build import base, kernel, make, series
+from lab.core.errors import LabError, UsageError
+from lab.plan import kconfig
 from tests.lab import fake_linux as fake
 
 
@@ -189,7 +190,7 @@ def test_interrupt_leaves_no_result_and_goes_on_where_it_was(
 KILLED = """
 import sys
 from pathlib import Path
-from lab import kernel, series
+from lab.build import kernel, series
 series.OVERLAY = Path(sys.argv[1]) / "overlay"
 series.SERIES = Path(sys.argv[1]) / "series"
 kernel.NEEDED = ()

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lab import config, disturb, known, paths
-from lab.errors import UsageError
-from lab.model import Scheme
+from lab.core import paths
+from lab.core.errors import UsageError
+from lab.core.model import Scheme
+from lab.plan import config, known
+from lab.run import disturb
 from tests.lab.test_cli import Call, call
 
 __all__ = ["call"]

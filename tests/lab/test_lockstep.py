@@ -4,7 +4,7 @@
 import subprocess
 from pathlib import Path
 
-from lab import emulator
+from lab.build import emulator
 
 SHIM = """#include <stdbool.h>
 #include <stdint.h>

@@ -6,15 +6,17 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from lab import kconfig, runner, shell, tsc
-from lab.control import Control, HostLost, Refused
-from lab.errors import UsageError
-from lab.fleet import guest_files
-from lab.guest import GuestSpec, guest_command
-from lab.images import PLACEHOLDERS, GuestFiles
-from lab.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
-from lab.model import Experiment, Scheme, Workload
-from lab.progress import Silent
+from lab.build.images import PLACEHOLDERS, GuestFiles
+from lab.core.errors import UsageError
+from lab.core.model import Experiment, Scheme, Workload
+from lab.core.progress import Silent
+from lab.machine import tsc
+from lab.machine.control import Control, HostLost, Refused
+from lab.machine.guest import GuestSpec, guest_command
+from lab.machine.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
+from lab.plan import kconfig
+from lab.run import runner, shell
+from lab.run.fleet import guest_files
 
 SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
                 args=("tsc_early_khz=2596130",))
@@ -99,8 +101,8 @@ def test_local_guests_have_the_cpus_of_the_lab(
     work = Workload("w", "", "true", "time", "s", "lower", "", 10)
     what = Experiment("e", "", (Scheme("a", "", label="a"),), (work,), (1,), 2, pcpus, 3, 1,
                       guest_mem=1 << 40)  # more than there is
-    monkeypatch.setattr("lab.runner.backends.choose", lambda wanted: wanted)
-    monkeypatch.setattr("lab.runner.os.sched_getaffinity", lambda _: usable)
+    monkeypatch.setattr("lab.run.runner.backends.choose", lambda wanted: wanted)
+    monkeypatch.setattr("lab.run.runner.os.sched_getaffinity", lambda _: usable)
     with pytest.raises(UsageError, match=refused or "MiB for all guests"):
         runner.run(what, tmp_path, runner.Options("local"), Silent(), PLACEHOLDERS)
     with pytest.raises(UsageError, match="MiB for all guests"):
@@ -193,7 +195,7 @@ def test_control_answers(tmp_path: Path) -> None:
 
 
 def test_control_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.control.ANSWER_GRACE", 0.05)
+    monkeypatch.setattr("lab.machine.control.ANSWER_GRACE", 0.05)
     peer = Peer(tmp_path)
     with pytest.raises(HostLost, match="silent"):
         peer.control.call("hello", timeout=0.05)

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine_model, pace, shell, tsc
-from lab.backend import choose
-from lab.errors import UsageError
-from lab.images import PLACEHOLDERS
-from lab.machine import HostSpec, host_command
-from lab.model import Scheme
+from lab.build.images import PLACEHOLDERS
+from lab.core.errors import UsageError
+from lab.core.model import Scheme
+from lab.machine import pace, tsc
+from lab.machine.backend import choose
+from lab.machine.machine import HostSpec, host_command
+from lab.plan import machine_model
+from lab.run import shell
 from tests.lab.test_machine import SPEC, value
 
 TEXT = (machine_model.FOLDER / "zen4.toml").read_text()

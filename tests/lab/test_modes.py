@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab import modes
-from lab.cells import Cell
-from lab.summary import _with_baseline, as_json, load, summarize
-from lab.table import as_text, cell_text
+from lab.core.cells import Cell
+from lab.report import modes
+from lab.report.summary import _with_baseline, as_json, load, summarize
+from lab.report.table import as_text, cell_text
 from tests.lab.synthetic import Synthetic
 
 

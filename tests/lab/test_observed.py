@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import counters, figures, histogram, observed
-from lab.cpu_waits import Waited
-from lab.flushes import Flushes, Times
-from lab.histogram import Bins
-from lab.model import GuestRun, Observe, RunRecord
-from lab.observed import Change, Observation, Snapshot
+from lab.core.model import GuestRun, Observe, RunRecord
+from lab.observe import counters, figures, histogram, observed
+from lab.observe.cpu_waits import Waited
+from lab.observe.flushes import Flushes, Times
+from lab.observe.histogram import Bins
+from lab.observe.observed import Change, Observation, Snapshot
 from tests.lab.synthetic import sections
 
 FILES = {

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import config, parse
-from lab.errors import UsageError
-from lab.model import BootRecord
+from lab.core.errors import UsageError
+from lab.core.model import BootRecord
+from lab.plan import config
+from lab.run import parse
 from tests.lab.synthetic import Synthetic
 
 DATA = Path(__file__).parent / "data"

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lab import config, placebo, stats, table
-from lab.summary import Summary, as_json, load, summarize
+from lab.core import stats
+from lab.plan import config
+from lab.report import placebo, table
+from lab.report.summary import Summary, as_json, load, summarize
 from tests.lab.synthetic import Synthetic
 
-WITHOUT = {"busted", "shootdown-cost", "smoke", "tlb-check", "torture8"}
+WITHOUT = {"busted", "shootdown-cost", "races", "smoke", "tlb-check", "torture8"}
 """Experiments that publish no difference from a baseline."""
 
 

@@ -3,9 +3,9 @@
 
 import pytest
 
-from lab import counters, figures, observed, preemptions
-from lab.cells import Preemptions
-from lab.observed import Observation
+from lab.core.cells import Preemptions
+from lab.observe import counters, figures, observed, preemptions
+from lab.observe.observed import Observation
 
 COUNT: dict[str, int | None] = {
     "preempt_irq": 1, "preempt_lock": 2, "preempt_reader": 3, "preempt_rcu": 4, "preempt_mutex": 5,

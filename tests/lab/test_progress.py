@@ -7,7 +7,7 @@ import time
 import pytest
 from rich.console import Console
 
-from lab.progress import Plain, Silent, shown
+from lab.core.progress import Plain, Silent, shown
 
 
 class Clock:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Which data races are ours: the functions of our sources, and where our hooks are."""
 
-from lab import races
+from lab.build import races
 
 PATCH = """\
  1 file changed

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine_model, pace, qemu_trace, replay
-from lab.control import HostLost
-from lab.errors import UsageError
-from lab.images import PLACEHOLDERS
-from lab.machine import Debugger, HostSpec, host_command
-from lab.model import Manifest, RunRecord
-from lab.progress import Silent
-from lab.schedule import PlannedRun
+from lab.build.images import PLACEHOLDERS
+from lab.core.errors import UsageError
+from lab.core.model import Manifest, RunRecord
+from lab.core.progress import Silent
+from lab.machine import pace, qemu_trace
+from lab.machine.control import HostLost
+from lab.machine.machine import Debugger, HostSpec, host_command
+from lab.plan import machine_model
+from lab.plan.schedule import PlannedRun
+from lab.run import replay
 from tests.lab.synthetic import Synthetic
 
 RUNS = [RunRecord(f"b{boot}-r0-hackbench-v1-{scheme}-a0", number, 0, 0, scheme, "hackbench", 1,

@@ -17,10 +17,12 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lab import counters, drawing, figures, paths, plots, preemptions, report
-from lab.errors import UsageError
-from lab.model import Workload
-from lab.summary import Summary, load, summarize
+from lab.core import paths
+from lab.core.errors import UsageError
+from lab.core.model import Workload
+from lab.observe import counters, figures, preemptions
+from lab.report import drawing, plots, report
+from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
 
 WAITS = ("plots/hackbench-waits.svg", "plots/hackbench-waittime.svg")
@@ -61,7 +63,8 @@ def test_same_files_give_the_same_bytes(
     Synthetic(reps=2, counted=seen).write(tmp_path)
     report.make(tmp_path)
     first = sums(tmp_path)
-    code = f"from lab import report; from pathlib import Path; report.make(Path({str(tmp_path)!r}))"
+    code = ("from lab.report import report; from pathlib import Path; "
+            f"report.make(Path({str(tmp_path)!r}))")
     # Another process with another hash seed, time zone and locale.
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C",
                    "PYTHONPATH": str(paths.ROOT)}
@@ -79,7 +82,7 @@ def test_without_a_page_there_is_none(tmp_path: Path) -> None:
     assert not left
     for name in ("summary.json", "table.txt"):
         assert hashlib.sha256((made / name).read_bytes()).hexdigest() == before[name]
-    code = f"import sys; from lab import report; from pathlib import Path; " \
+    code = f"import sys; from lab.report import report; from pathlib import Path; " \
            f"report.make(Path({str(made)!r}), False); sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=paths.ROOT)
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab import schedule
-from lab.model import Experiment, GuestRun, RunRecord, Scheme, Workload
+from lab.core.model import Experiment, GuestRun, RunRecord, Scheme, Workload
+from lab.plan import schedule
 
 WORK = Workload("w", "", "true", "time", "s", "lower", "", 10)
 WHAT = Experiment(

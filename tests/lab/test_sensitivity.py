@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine_model, sensitivity
-from lab.sensitivity import Moved, Variant
-from lab.summary import Summary, load, summarize
+from lab.plan import machine_model
+from lab.report import sensitivity
+from lab.report.sensitivity import Moved, Variant
+from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import Synthetic
 
 

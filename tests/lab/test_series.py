@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab import base, gitseries, series, series_cli
-from lab.errors import LabError, UsageError
+from lab.build import base, gitseries, series
+from lab.cli import series as series_cli
+from lab.core.errors import LabError, UsageError
 from tests.lab import fake_linux as fake
 
 

@@ -21,16 +21,18 @@ from typing import Any
 import psutil
 import pytest
 
-from lab import images, observed, records, windows
-from lab.control import Answer, Control, HostLost, Refused
-from lab.errors import LabError, UsageError
-from lab.machine import HOSTD, HostSpec, Machine
-from lab.model import Experiment, RunRecord, Scheme, Workload
-from lab.progress import Silent
-from lab.rounds import Runner
-from lab.runner import Options, _alone, _manifest
-from lab.schedule import MIN_OVERLAP
-from lab.summary import load, summarize
+from lab.build import images
+from lab.core.errors import LabError, UsageError
+from lab.core.model import Experiment, RunRecord, Scheme, Workload
+from lab.core.progress import Silent
+from lab.machine.control import Answer, Control, HostLost, Refused
+from lab.machine.machine import HOSTD, HostSpec, Machine
+from lab.observe import observed, windows
+from lab.plan.schedule import MIN_OVERLAP
+from lab.report.summary import load, summarize
+from lab.run import records
+from lab.run.rounds import Runner
+from lab.run.runner import Options, _alone, _manifest
 from tests.lab.synthetic import latency_lines
 
 FAKE = Path(__file__).parent / "fake" / "qemu.py"
@@ -55,8 +57,8 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
     def start(self: Machine, timeout: float = 0) -> dict[str, object]:
         return {**hello(self, 20), "kvm": True, "cgroups": False}
     monkeypatch.setattr(Machine, "start", start)
-    monkeypatch.setattr("lab.fleet.BOOT_LIMIT", 60.0)
-    monkeypatch.setattr("lab.fleet.VCPU_LIMIT", 0.0)
+    monkeypatch.setattr("lab.run.fleet.BOOT_LIMIT", 60.0)
+    monkeypatch.setattr("lab.run.fleet.VCPU_LIMIT", 0.0)
     nothing = Path("/dev/null")
     return HostSpec("local", 2, 64, nothing, nothing, nothing, nothing,
                     (sys.executable, str(FAKE)))
@@ -119,7 +121,7 @@ def test_schemes_share_guests(spec: HostSpec, tmp_path: Path,
     """Two of three do: fewer boots, runs of each with its own parameters, and their outputs."""
     parameter = tmp_path / "extend"
     parameter.write_text("off\n")
-    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: str(parameter))
+    monkeypatch.setattr("lab.run.parameters.parameter_file", lambda name: str(parameter))
     what = experiment(f"cat {parameter}; echo; echo Time: 1.5; sleep 0.3", a="", b="", c="",
                       vms=(1,))
     a, b, c = what.schemes
@@ -151,7 +153,7 @@ def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
     """Also where no boot resets it, and the last scheme has set them."""
     parameter = tmp_path / "extend"
     parameter.write_text("off\n")
-    monkeypatch.setattr("lab.parameters.parameter_file", lambda name: str(parameter))
+    monkeypatch.setattr("lab.run.parameters.parameter_file", lambda name: str(parameter))
     what = experiment(f"cat {parameter}; echo; echo Time: 1.5; sleep 0.3")
     what = replace(what, schemes=(replace(what.schemes[0], host={"extend": "ecs"}),))
     assert go(what, spec, tmp_path / "out")
@@ -167,9 +169,9 @@ def test_the_host_has_its_parameters_back(spec: HostSpec, tmp_path: Path,
 def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words: str,
                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """And good ones beside them valid, however long one waits for the other."""
-    monkeypatch.setattr("lab.session.MIN_OVERLAP", 0.0)
+    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 0.0)
     if mode == "noboot":
-        monkeypatch.setattr("lab.fleet.BOOT_LIMIT", 5.0)
+        monkeypatch.setattr("lab.run.fleet.BOOT_LIMIT", 5.0)
     what = experiment("sleep 0.1", timeout=3, good="", bad=mode)
     assert not go(what, spec, tmp_path)
     bad = [run for run in records.runs(tmp_path) if run.scheme == "bad"]
@@ -182,7 +184,7 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
 def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
                              monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, and not when the time for boots is over."""
-    monkeypatch.setattr("lab.fleet.LOOK_S", 0.2)
+    monkeypatch.setattr("lab.run.fleet.LOOK_S", 0.2)
     began = time.monotonic()
     assert not go(experiment(good="", bad="oops", vms=(1,), repeats=0), spec, tmp_path)
     assert time.monotonic() - began < 40, "twice the limit is 120 s"
@@ -195,7 +197,7 @@ def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
 def test_runs_that_hardly_overlap_are_invalid(spec: HostSpec, tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Here none overlaps enough: each is repeated as often as stated, and none is averaged in."""
-    monkeypatch.setattr("lab.session.MIN_OVERLAP", 1.01)
+    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 1.01)
     assert not go(experiment(a="", vms=(2,), repeats=2), spec, tmp_path)
     runs = records.runs(tmp_path)
     assert len(runs) == 3 and not any(run.valid for run in runs)
@@ -595,7 +597,7 @@ def test_counting_that_cannot_be_switched_on(
 def test_a_guest_without_an_answer_makes_an_observed_run_invalid(
     spec: HostSpec, tmp_path: Path, kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.fleet.SETTLE", 2.0)
+    monkeypatch.setattr("lab.run.fleet.SETTLE", 2.0)
     what = counting(kernel, bad="mute", good="")
     assert not go(replace(what, vms=(1,), max_repeats=0), spec, tmp_path)
     reasons = {run.scheme: run.reason for run in records.runs(tmp_path)}

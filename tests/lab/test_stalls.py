@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab import stalls
-from lab.model import RunRecord
+from lab.core.model import RunRecord
+from lab.observe import stalls
 
 RUN = RunRecord("r", 0, 0, 0, "a", "w", 1, 2, 2, True, "", (), 1.0)
 WATCHED = """
@@ -49,7 +49,8 @@ def test_a_stall_is_noted() -> None:
 
 def test_each_cpu_has_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     tied: list[set[int]] = []
-    monkeypatch.setattr("lab.stalls.os.sched_setaffinity", lambda _, cpus: tied.append(cpus))
+    monkeypatch.setattr("lab.observe.stalls.os.sched_setaffinity",
+                        lambda _, cpus: tied.append(cpus))
     with stalls.Watch():
         pass
     assert sorted(cpu for cpus in tied for cpu in cpus) == sorted(os.sched_getaffinity(0))
@@ -58,7 +59,7 @@ def test_each_cpu_has_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_cpu_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: int, cpus: set[int]) -> None:
         raise OSError(22, "Invalid argument")
-    monkeypatch.setattr("lab.stalls.os.sched_setaffinity", gone)
+    monkeypatch.setattr("lab.observe.stalls.os.sched_setaffinity", gone)
     with stalls.Watch() as watch:
         time.sleep(0.05)
     assert watch.longest >= 0

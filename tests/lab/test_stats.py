@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from scipy.stats import mannwhitneyu
 
-from lab import stats
+from lab.core import stats
 
 
 def test_middle_and_spread() -> None:

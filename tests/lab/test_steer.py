@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.control import Control, HostLost
-from lab.steer import Steer, SteerError, unsent
+from lab.machine.control import Control, HostLost
+from lab.machine.steer import Steer, SteerError, unsent
 
 
 class FakeHost:
@@ -139,7 +139,7 @@ def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
 
 def test_what_is_not_taken_is_not_called_sent(tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.steer.CONNECT_S", 0.3)
+    monkeypatch.setattr("lab.machine.steer.CONNECT_S", 0.3)
     host = FakeHost(tmp_path)
     host.deaf = True
     one = Control(host.ours, tmp_path / "log", steer=Steer(host.monitor))

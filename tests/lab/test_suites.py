@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import content, selftests
-from lab.control import Refused
-from lab.errors import LabError
+from lab.build import selftests
+from lab.core import content
+from lab.core.errors import LabError
+from lab.machine.control import Refused
 from tests.kernel import kut, suites
 from tests.kernel.suites import Verdict
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import stats
-from lab.errors import UsageError
-from lab.summary import Summary, as_json, load, summarize
+from lab.core import stats
+from lab.core.errors import UsageError
+from lab.report.summary import Summary, as_json, load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic, bucket
 
 

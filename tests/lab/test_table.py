@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab import grids, preemptions, table
-from lab.model import BootRecord, Observe, Paper
-from lab.summary import load, summarize
+from lab.core.model import BootRecord, Observe, Paper
+from lab.observe import preemptions
+from lab.report import grids, table
+from lab.report.summary import load, summarize
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Counted, Synthetic
 
 

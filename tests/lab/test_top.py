@@ -15,9 +15,11 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from lab import cli, paths, preemptions, top
-from lab.errors import LabError, UsageError
-from lab.top import Reading, Row
+from lab.cli import main as cli
+from lab.core import paths
+from lab.core.errors import LabError, UsageError
+from lab.observe import preemptions, top
+from lab.observe.top import Reading, Row
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{}\n"
 KINDS = (*preemptions.KINDS, "yielded", "unmarked")

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from lab import machine_model, paths, shell_vt
-from lab.machine import HostSpec, host_command
+from lab.core import paths
+from lab.machine.machine import HostSpec, host_command
+from lab.plan import machine_model
+from lab.run import shell_vt
 
 TYPED = paths.LAB / "target/typed.py"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernel, mmdebstrap, tools, userland
-from lab.errors import LabError, UsageError
+from lab.build import kernel, mmdebstrap, userland
+from lab.core import tools
+from lab.core.errors import LabError, UsageError
 
 STATUS = """\
 Package: kmod

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from lab import windows
-from lab.model import GuestRun, RunRecord
-from lab.windows import Samples
+from lab.core.model import GuestRun, RunRecord
+from lab.observe import windows
+from lab.observe.windows import Samples
 
 NAMES = ("a~2-0", "a~2-1")
 RUN = RunRecord("r", 0, 0, 0, "a:2", "w", 2, 2, 2, True, "",

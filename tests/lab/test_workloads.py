@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import config, parse, paths, userland
-from lab.model import Experiment, Workload
+from lab.build import userland
+from lab.core import paths
+from lab.core.model import Experiment, Workload
+from lab.plan import config
+from lab.run import parse
 from tests.binaries import fixed_layout
 
 OWN = re.compile(rf"/{userland.INSIDE}/bin/([\w-]+)")

@@ -17,9 +17,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import console, tools, userland
-from lab.kernel import KernelImage
-from lab.progress import Silent
+from lab.build import userland
+from lab.build.kernel import KernelImage
+from lab.core import tools
+from lab.core.progress import Silent
+from lab.machine import console
 
 HERE = Path(__file__).parent
 ISOLINUX = Path("/usr/lib/ISOLINUX/isolinux.bin")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import console
+from lab.machine import console
 from tests.vmx.test_vmx import ALONE, PAIR, SEARCH, WELL, counts, lines, of_guest, run_guests
 
 VARIANT = "isolation"

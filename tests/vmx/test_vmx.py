@@ -10,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import console, counters, kernel
+from lab.build import kernel
+from lab.machine import console
+from lab.observe import counters
 from tests.kernel.monitors import check_each_way, storm_counts
 from tests.vmx import machine
 

@@ -10,9 +10,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from lab import backend, cli, images
-from lab.images import PLACEHOLDERS, Images
-from lab.machine import Machine
+from lab.build import images
+from lab.build.images import PLACEHOLDERS, Images
+from lab.cli import main as cli
+from lab.machine import backend
+from lab.machine.machine import Machine
 
 QEMU = Path(__file__).with_name("qemu.py")
 NOTHING = Path("/dev/null")

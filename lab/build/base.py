@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Linux tree underneath: what kernel/BASE names, or another 6.12.y tree."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.core import content, paths, tools
+from lab.core.decode import read_toml
+from lab.core.errors import LabError, UsageError
+from lab.core.progress import Progress, Silent
+
+RELEASE = "6.12."
+ENV_TREE = "PVSYNC_TREE"
+NOT_SOURCE = (".git", ".pc", "debian")
+"""What a tree may have beside the sources; never copied."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Most that the series may change in existing files."""
+
+    files: int
+    added: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """kernel/BASE."""
+
+    source: str
+    """Debian package that gives the tree."""
+    tarball: Path
+    tested: tuple[str, ...]
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class Source:
+    """An unpacked, unchanged tree in the cache."""
+
+    tree: Path
+    version: str
+    """Of Linux, such as 6.12.117."""
+    identity: str
+    """Hash of the tarball, or of the folder's file list with sizes and times."""
+
+
+def read_base(path: Path = paths.KERNEL / "BASE") -> Base:
+    """Parse kernel/BASE; UsageError names what is wrong in it."""
+    try:
+        data: dict[str, Any] = read_toml(path.read_text(encoding="utf-8"))
+        return Base(
+            source=str(data["source"]),
+            tarball=Path(data["tarball"]),
+            tested=tuple(map(str, data["tested"])),
+            budget=Budget(files=int(data["budget"]["files"]), added=int(data["budget"]["added"])),
+        )
+    except KeyError as error:
+        raise UsageError(f"{path} has no entry {error.args[0]!r}") from None
+    except (TypeError, ValueError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def version_of(tree: Path) -> str:
+    """Version from a tree's top Makefile, such as 6.12.117; UsageError when it is not 6.12.y."""
+    try:
+        text = (tree / "Makefile").read_text()
+    except OSError:
+        raise UsageError(f"{tree} is not a Linux tree: it has no Makefile") from None
+    parts = []
+    for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"):
+        match = re.search(rf"^{name} = (\d+)$", text, re.MULTILINE)
+        if not match:
+            raise UsageError(f"{tree} is not a Linux tree: its Makefile sets no {name}")
+        parts.append(match[1])
+    version = ".".join(parts)
+    if not version.startswith(RELEASE):
+        raise UsageError(f"{tree} is Linux {version}, but the series is for {RELEASE}y")
+    return version
+
+
+def chosen_tree(named: Path | None = None) -> Path:
+    """The folder or tarball to build: the named one, $PVSYNC_TREE, or BASE's tarball."""
+    if named is None and os.environ.get(ENV_TREE):
+        named = Path(os.environ[ENV_TREE])
+    if named is not None:
+        if not named.exists():
+            raise UsageError(f"there is no tree {named}: name an unpacked Linux {RELEASE}y folder")
+        _check_named(named)
+        return named.resolve()
+    base = read_base()
+    if not base.tarball.exists():
+        raise UsageError(
+            f"{base.tarball} is missing: run `make deps`, or install the Debian package"
+            f" {base.source}, or name another tree with --tree"
+        )
+    return base.tarball
+
+
+def source(named: Path | None = None, progress: Progress | None = None) -> Source:
+    """The unpacked tree in the cache, made when it is missing (about 10 s).
+
+    Raises UsageError when the tree is missing, is no Linux 6.12.y, or has
+    been built in; LabError when it cannot be unpacked.
+    """
+    progress = progress or Silent()
+    where = chosen_tree(named)
+    identity = folder_identity(where) if where.is_dir() else content.file_hash(where)
+
+    def unpack(target: Path) -> None:
+        with progress.stage(f"unpack {where.name}"):
+            _copy_folder(where, target) if where.is_dir() else untar(where, target)
+        version_of(target)
+
+    tree = content.entry("base", identity, unpack, progress, keep=2)
+    version = version_of(tree)
+    if version not in read_base().tested:
+        progress.say(f"note: Linux {version} is not among the tested: see `tested` in kernel/BASE")
+    return Source(tree, version, identity)
+
+
+def _check_named(tree: Path) -> None:
+    """UsageError when what a user names can be no source, as far as is seen without unpacking."""
+    if tree.is_dir():
+        _refuse_built(tree)
+        version_of(tree)
+        return
+    try:
+        # Of the compressions that tar knows, not all are known to the library.
+        usable = ".tar" in tree.suffixes or tarfile.is_tarfile(tree)
+    except OSError as error:
+        raise UsageError(f"{tree} cannot be read: {error.strerror}") from None
+    if not usable:
+        raise UsageError(f"{tree} is neither a folder nor a tarball of Linux {RELEASE}y")
+
+
+def folder_identity(tree: Path) -> str:
+    """Hash of names, sizes and times of all files of a tree (80,000 files: about 1 s)."""
+    found = hashlib.sha256()
+    for folder, dirs, names in os.walk(tree):
+        dirs[:] = sorted(name for name in dirs if not (folder == str(tree) and name in NOT_SOURCE))
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            status = os.lstat(path)
+            relative = os.path.relpath(path, tree)
+            found.update(f"{relative}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return found.hexdigest()[: content.HASH_DIGITS]
+
+
+def _refuse_built(tree: Path) -> None:
+    """The kernel's build with O= refuses a tree that was built in: say so before copying it."""
+    for mark in (".config", "include/config", "arch/x86/include/generated"):
+        if (tree / mark).exists():
+            raise UsageError(f"{tree} has been built in ({mark}): run `make mrproper` there first")
+
+
+def _copy_folder(tree: Path, target: Path) -> None:
+    """Copy a tree into an existing empty folder, times included."""
+
+    def skip(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if folder == str(tree) and name in NOT_SOURCE]
+
+    shutil.copytree(tree, target, symlinks=True, ignore=skip, dirs_exist_ok=True)
+
+
+def untar(tarball: Path, target: Path) -> None:
+    """Unpack a tarball without its first path component."""
+    if tarball.name.endswith(".xz"):
+        tools.require("xz")
+    done = subprocess.run(
+        ["tar", "--extract", "--strip-components=1", "--no-same-owner", "-f", str(tarball)],
+        cwd=target,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise LabError(f"{tarball} could not be unpacked: {lines[0]}")

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The base's KVM selftests, and those of ours in their form, as a disk for the KVM host.
+
+A cache entry `selftests-<hash12>`, named by what it was made from. The programs are static:
+the host has another C library than the machine that builds them.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from lab.build import base
+from lab.build.kernel import compiler_version
+from lab.core import content, paths, tools
+from lab.core.errors import LabError
+from lab.core.progress import Progress, Silent, Stage
+
+RECIPE = "1"
+"""Goes into the hash; change it when the same input is to give another image."""
+SUITE = Path("tools/testing/selftests/kvm")
+OVERLAY = paths.KERNEL / "overlay"
+ABI = Path("include/linux/pvsync/abi.h")
+OWN = ("x86_64/pvsync_abi_test",)
+IMAGE = "selftests.erofs"
+LOG = "selftests.log"
+FEWEST = 50
+"""Programs of the base; fewer is a failure of the build."""
+NOT_PROGRAMS = {".o", ".d", ".c", ".h", ".S", ".sh", ".log"}
+
+
+def image(programs: tuple[str, ...] = (), tree: Path | None = None,
+          progress: Progress | None = None) -> Path:
+    """The disk, an EROFS with each program at its path in the suite, made when it is missing.
+
+    It has these programs, or all (some 85, about 3 minutes), and the file `list`. Raises
+    LabError when one does not compile, UsageError for a missing package.
+    """
+    progress = progress or Silent()
+    tools.require("make", "gcc", "mkfs.erofs", "/usr/include/libelf.h")
+    source = base.source(tree, progress)
+    digest = (
+        content.Hasher()
+        .text("recipe", RECIPE, compiler_version(), source.identity, *OWN)
+        .text("programs", *programs)
+        .tree("own", OVERLAY / SUITE)
+        .file("abi", OVERLAY / ABI)
+        .short()
+    )
+
+    def make(out: Path) -> None:
+        work = out / "work"
+        (work / "programs").mkdir(parents=True)
+        with (progress.stage("KVM selftests") as stage,
+              (paths.cache_dir() / LOG).open("w") as log):
+            _make(source.tree, {"O": str(work / "headers"), "ARCH": "x86"}, ("headers",), log,
+                  stage)
+            wanted = tuple(f"{work}/programs/{name}" for name in programs) or ("all",)
+            _make(source.tree / SUITE, _variables(work), wanted, log, stage)
+        _collect(work / "programs", out, len(programs) or FEWEST)
+        shutil.rmtree(work)
+
+    return content.entry("selftests", digest, make, progress) / IMAGE
+
+
+def _variables(work: Path) -> dict[str, str]:
+    """For make: the suite as it is, and our programs, whose sources are elsewhere."""
+    return {
+        "OUTPUT": str(work / "programs"), "ARCH": "x86", "CC": "gcc",
+        "VPATH": str(OVERLAY / SUITE),
+        "EXTRA_CFLAGS": f"-static -w -I{OVERLAY / 'include'}",
+        "KHDR_INCLUDES": f"-isystem {work / 'headers' / 'usr/include'}",
+        "TEST_GEN_PROGS_EXTENDED_x86_64": " ".join(("x86_64/nx_huge_pages_test", *OWN)),
+    }
+
+
+def _make(folder: Path, variables: Mapping[str, str], targets: tuple[str, ...],
+          log: TextIO, stage: Stage) -> None:
+    """Run make, its output added to the log; LabError with the log's path."""
+    command = ["make", f"--directory={folder}", f"--jobs={len(os.sched_getaffinity(0))}",
+               *(f"{name}={value}" for name, value in variables.items()), *targets]
+    # Flags of an outer make are not for this one.
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    with tools.follow(command, env=environment) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.write(line)
+            stage.text(line.split()[-1] if line.split() else "")
+        status = process.wait()
+    if status:
+        raise LabError(f"the KVM selftests do not build (status {status}), see {log.name}")
+
+
+def names(programs: Path) -> list[str]:
+    """The programs below a folder, by their paths in the suite."""
+    return [name for name in content.files_below(programs)
+            if Path(name).suffix not in NOT_PROGRAMS and os.access(programs / name, os.X_OK)]
+
+
+def _collect(programs: Path, out: Path, fewest: int) -> None:
+    root = out / "root"
+    found = names(programs)
+    if len(found) < fewest or not set(OWN) <= set(found):
+        raise LabError(f"the KVM selftests lack programs ({len(found)} were made), see"
+                       f" {paths.cache_dir() / LOG}")
+    for name in found:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        tools.run(["strip", "-o", root / name, programs / name])
+    (root / "list").write_text("".join(f"{name}\n" for name in found))
+    tools.run(["mkfs.erofs", "--quiet", "-T0", "-x-1", out / IMAGE, root])
+    shutil.rmtree(root)

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`./pvsync top`: who is held up on this host, and why."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from lab.cli.options import DIRECTORY, LIST_WIDTH
+
+
+@click.command(short_help="How much this host's virtual machines are held up, and why.")
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+              metavar="SECONDS", help="How often to look.")
+@click.option("--once", is_flag=True, help="Show one interval, and stop.")
+@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+              help="Where it is mounted.")
+@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+              help="Where it is mounted.")
+def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
+    """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""
+    from lab.observe import top as viewer
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = LIST_WIDTH
+    with viewer.counting(debugfs):
+        viewer.run(viewer.views(debugfs, proc, interval), console, once)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The cache: entries that are named by the content they were made from.
+
+An entry is a folder `<kind>-<hash12>`. It is made under `tmp/` and renamed
+when it is complete, so that a killed build leaves nothing half-done under an
+entry's name. One lock file per kind keeps two labs from making the same thing.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.core import paths
+from lab.core.errors import LabError
+from lab.core.progress import Progress, Silent
+
+HASH_DIGITS = 12
+KEEP = 6
+"""Entries of one kind that `prune` always keeps."""
+KEEP_S = 24 * 3600.0
+"""Seconds since its last use for which `prune` keeps an entry."""
+LOCK_POLL_S = 0.2
+
+
+class Hasher:
+    """Collects named parts into one hash; the names keep parts from running together."""
+
+    def __init__(self) -> None:
+        self._sum = hashlib.sha256()
+
+    def blob(self, name: str, data: bytes) -> "Hasher":
+        """Add a blob."""
+        self._sum.update(f"{len(name)}:{name}:{len(data)}:".encode())
+        self._sum.update(data)
+        return self
+
+    def text(self, name: str, *values: str) -> "Hasher":
+        """Add a list of strings; their order counts."""
+        for value in (str(len(values)), *values):
+            self.blob(name, value.encode())
+        return self
+
+    def file(self, name: str, path: Path) -> "Hasher":
+        """Add a file's content and whether it may be executed."""
+        mode = "x" if os.access(path, os.X_OK) else "-"
+        return self.text(name, mode).blob(name, path.read_bytes())
+
+    def tree(self, name: str, root: Path) -> "Hasher":
+        """Add every file below a folder, with its path; a missing folder counts as empty."""
+        for path in files_below(root):
+            self.file(f"{name}/{path}", root / path)
+        return self
+
+    def short(self) -> str:
+        """The hash as it stands in an entry's name."""
+        return self._sum.hexdigest()[:HASH_DIGITS]
+
+
+def files_below(root: Path, *, ignore: Iterable[str] = ("__pycache__",)) -> list[str]:
+    """Paths of all files below a folder, relative to it, sorted; [] when it is missing."""
+    skip = set(ignore)
+    found: list[str] = []
+    for folder, dirs, names in os.walk(root):
+        dirs[:] = [name for name in dirs if name not in skip]
+        found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
+    return sorted(found)
+
+
+def file_hash(path: Path) -> str:
+    """Hash of one file, read in pieces (for large ones)."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:HASH_DIGITS]
+
+
+@contextmanager
+def lock(name: str, progress: Progress | None = None) -> Iterator[None]:
+    """Hold the cache's lock of this name; says so once when another lab has it."""
+    path = paths.cache_dir() / f"{name}.lock"
+    with path.open("a") as file:
+        waiting = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waiting:
+                    (progress or Silent()).say(f"{name}: waiting for another build")
+                    waiting = True
+                time.sleep(LOCK_POLL_S)
+        yield
+
+
+def lookup(kind: str, digest: str) -> Path | None:
+    """The entry, marked as just used, or None."""
+    path = paths.cache_dir() / f"{kind}-{digest}"
+    if not path.is_dir():
+        return None
+    os.utime(path)
+    return path
+
+
+def entry(
+    kind: str,
+    digest: str,
+    make: Callable[[Path], None],
+    progress: Progress | None = None,
+    lock_name: str = "",
+    keep: int = KEEP,
+) -> Path:
+    """The cache entry of this kind and hash; `make` fills a new folder when it is missing.
+
+    `make` gets an empty folder. Whatever it raises is passed on, and the
+    folder is removed. `lock_name` shares one lock between kinds; `keep` is
+    the number of entries that are kept however old they are.
+    """
+    found = lookup(kind, digest)
+    if found:
+        return found
+    with lock(lock_name or kind, progress):
+        return lookup(kind, digest) or _make_entry(kind, digest, make, keep)
+
+
+def _make_entry(kind: str, digest: str, make: Callable[[Path], None], keep: int) -> Path:
+    """Fill a temporary folder and rename it; the caller holds the kind's lock."""
+    final = paths.cache_dir() / f"{kind}-{digest}"
+    temporary = paths.cache_dir() / "tmp" / final.name
+    remove(temporary)  # left by a killed build: we hold the lock, nobody else is at it
+    temporary.mkdir(parents=True)
+    try:
+        make(temporary)
+        temporary.rename(final)
+    except OSError as error:
+        raise LabError(f"{final.name} could not be made: {error}") from error
+    finally:
+        remove(temporary)
+    prune(kind, keep)
+    return final
+
+
+def prune(kind: str, keep: int = KEEP, age: float = KEEP_S) -> list[Path]:
+    """Remove entries of a kind that are neither recent nor among the last `keep` used."""
+    entries = [
+        path
+        for path in paths.cache_dir().glob(f"{kind}-{'?' * HASH_DIGITS}")
+        if path.is_dir() and path.name.removeprefix(f"{kind}-").isalnum()
+    ]
+    entries.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    oldest = time.time() - age
+    gone = [path for path in entries[keep:] if path.stat().st_mtime < oldest]
+    for path in gone:
+        doomed = paths.cache_dir() / "tmp" / f"old-{path.name}"
+        doomed.parent.mkdir(exist_ok=True)
+        remove(doomed)
+        path.rename(doomed)  # out of sight at once: never a half-removed entry
+        remove(doomed)
+    return gone
+
+
+def remove(path: Path) -> None:
+    """Remove a folder and all in it, read-only folders included; missing is fine."""
+    if not path.exists():
+        return
+
+    def writable(function: Callable[[str], object], name: str, _error: object) -> None:
+        os.chmod(os.path.dirname(name), 0o700)
+        function(name)
+
+    shutil.rmtree(path, onerror=writable)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Copy a folder with owners and times, its files as hard links where that works.
+
+    `target` must not exist. Files of either tree must then be replaced, never
+    written to.
+    """
+    for flags in ("-al", "-a"):
+        done = subprocess.run(
+            ["cp", flags, "--", str(source), str(target)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not done.returncode:
+            return
+        remove(target)
+    lines = done.stderr.strip().splitlines() or ["no message"]
+    raise LabError(f"{source} could not be copied: {lines[0]}")

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where things are: the repository's own folders and the cache."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "lab"
+KERNEL = ROOT / "kernel"
+
+
+def cache_dir() -> Path:
+    """Folder of everything that can be made again; created when missing.
+
+    $PVSYNC_CACHE, else $XDG_CACHE_HOME/pvsync, else ~/.cache/pvsync.
+    """
+    named = os.environ.get("PVSYNC_CACHE")
+    if named:
+        path = Path(named)
+    else:
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pvsync"
+    path.mkdir(parents=True, exist_ok=True)
+    return path

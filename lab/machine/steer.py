@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lets a host in virtual time run only while it has something to do for the lab.
+
+When a request reaches hostd must not depend on how fast this machine is, or runs of one
+seed would differ. So time stands still while the lab thinks: hostd says that it has nothing
+left to do and stops its own machine (a write to the port of QEMU's pvpanic device, which
+pauses it at that very instruction's round). The lab hands its next requests to the stopped
+machine, waits until QEMU has taken all of them, and lets it go on.
+
+	lab				QEMU				hostd
+	requests -> socket		stopped
+	until the socket is empty	socket -> the port's buffers
+	cont				runs
+									reads, works
+					port -> socket			answers, "hold"
+	STOP				stopped				port of pvpanic
+	until "hold" is read
+"""
+
+import contextlib
+import fcntl
+import socket
+import struct
+import termios
+import time
+from pathlib import Path
+
+from lab.core.errors import LabError
+
+POLL_S = 0.001
+"""Between two looks whether QEMU has taken what was sent."""
+CONNECT_S = 30.0
+
+
+class SteerError(LabError):
+    """QEMU does not obey, or has ended."""
+
+
+class Steer:
+    """The monitor of a host's QEMU, used by one thread at a time."""
+
+    def __init__(self, monitor: Path) -> None:
+        from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
+        self._qmp = QEMUMonitorProtocol(str(monitor))
+        try:
+            self._qmp.connect()
+        except Exception as error:
+            raise SteerError(f"QEMU's monitor does not answer: {error}") from error
+        self._qmp.settimeout(CONNECT_S)
+
+    def resume(self, stream: socket.socket) -> None:
+        """Let the host run, once QEMU has taken everything that was sent to it."""
+        try:
+            self._until_taken(stream)
+        except OSError as error:
+            raise SteerError(f"QEMU does not let the host go on: {error}") from error
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Let the host run."""
+        try:
+            self._qmp.cmd("query-status")  # what QEMU took is the guest's once this is answered
+            self._qmp.clear_events()
+            self._qmp.cmd("cont")
+        except Exception as error:
+            raise SteerError(f"QEMU does not let the host go on: {error}") from error
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the host has stopped itself, or QEMU has ended, within so many seconds.
+
+        A stop by a debugger is none of its own: it goes on by the debugger, too.
+        """
+        end, itself = time.monotonic() + seconds, False
+        while (left := end - time.monotonic()) > 0:
+            try:
+                event = self._qmp.pull_event(wait=left)
+            except TimeoutError:
+                return False
+            except Exception:
+                return True
+            said = None if event is None else event.get("event")
+            if said in (None, "SHUTDOWN") or (said == "STOP" and itself):
+                return True
+            itself = itself or said == "GUEST_PANICKED"
+        return False
+
+    def close(self) -> None:
+        """Leave the monitor; the host stays as it is."""
+        with contextlib.suppress(Exception):
+            self._qmp.close()
+
+    @staticmethod
+    def _until_taken(stream: socket.socket) -> None:
+        end = time.monotonic() + CONNECT_S
+        while unsent(stream):
+            if time.monotonic() > end:
+                raise SteerError("QEMU does not read what the lab has sent")
+            time.sleep(POLL_S)
+
+
+def unsent(stream: socket.socket) -> int:
+    """Bytes of memory that hold what the other end of a Unix socket has not read yet."""
+    (size,) = struct.unpack("i", fcntl.ioctl(stream.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    return int(size)

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The virtual machines of this KVM host: how much they are held up, and why.
+
+    <debugfs>/kvm/PID-FD/                   a VM; PID is its process
+    <debugfs>/kvm/PID-FD/vcpuN/pid          thread of a vCPU
+    <debugfs>/kvm/PID-FD/pvsync/counters    only on a pvsync host
+    <debugfs>/pvsync/vcpu_stat              1 while that host is to count; as it was in the end
+    <proc>/PID/task/TID/schedstat           nanoseconds run, waited for a CPU, and a number
+    <proc>/PID/task/TID/status              how often the thread lost its CPU
+
+All of it is read twice, and the view shows what was added. A VM that comes or
+goes in between is left out; what a kernel does not have is shown as unknown.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lab.core.cells import Preemptions
+from lab.core.errors import LabError, UsageError
+from lab.observe import preemptions
+from lab.observe.counters import add, each_grown, grown, pairs, ratio
+
+DEBUGFS = Path("/sys/kernel/debug")
+PROC = Path("/proc")
+PID = re.compile(r"\d{1,10}", re.ASCII)
+VM = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
+VCPU = re.compile(r"CPU \d{1,5}/KVM", re.ASCII)
+"""Name of a vCPU's thread, when QEMU names them."""
+SCHEDSTAT = re.compile(r"(\d{1,20}) (\d{1,20}) \d{1,20}\s*", re.ASCII)
+SWITCHES = re.compile(r"(?m)^nonvoluntary_ctxt_switches:\s*(\d{1,20})$", re.ASCII)
+SHOWN = 0.005
+"""Kinds of preemptions with a smaller share are not shown."""
+LEAST_WHY = 12
+"""Columns for them, in which they are below each other."""
+NOT_TOLD = "kernel (not told)"
+"""The kernel of a guest that says nothing."""
+STOCK = ("This host's kernel has no pvsync: it can say how often vCPUs lost their CPU and how long"
+         " they waited for one, not what they were doing (holding a lock, in an interrupt, in user"
+         " mode), and so not which of it could be avoided.")
+NO_TIMES = ("held up: unknown where it says -: this kernel keeps no waiting times of tasks"
+            " (/proc/PID/schedstat), or the VM's threads cannot be told apart.")
+LEGEND = ("held up: of the vCPUs' time, waiting for a CPU. preempted: lost a CPU while there was"
+          " something to do. ")
+SILENT = ("not told: that guest says nothing about its critical sections (pvsync.ecs=), so nobody"
+          " outside can tell a lock holder or an interrupt from other work of its kernel.")
+REASONS = ("avoided: of the preemptions in critical sections, those put off until it was over;"
+           " stuck ones count only as far as loans expired."
+           " unavoidable: in one all the same, or stuck: with a lock, but waiting itself."
+           " granted: put off; us/grant: for how long. yields: CPU given to another vCPU."
+           " unmarked: of the vCPUs that lost or gave it, those that their guest takes for running"
+           " and waits for. How long a woken waiter of a lock took to run only the guest knows:"
+           " park_wakeup* in its pvsync/counters. What can be done: docs/operators.md.")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A VM at one time. Times are of its vCPUs' threads together; None is unknown."""
+
+    pid: int
+    name: str
+    vcpus: int
+    """Those whose thread is known; their times are meant below."""
+    waited_ns: int | None
+    switches: int | None
+    """How often one of them lost its CPU without asking for it."""
+    counters: dict[str, int]
+    """The host's counters of the VM; empty on a host that is not pvsync's."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A VM over some time; None is unknown."""
+
+    pid: int
+    name: str
+    vcpus: int
+    held_up: float | None
+    """Share of its vCPUs' time in which they waited for a CPU, 0 to 1."""
+    preempted_per_s: float | None
+    why: Preemptions | None
+    """None on a host that does not count preemptions."""
+    yields_per_s: float | None
+
+
+# Reading
+
+
+def schedstat(text: str) -> int | None:
+    """Nanoseconds that a thread waited for a CPU; None of a kernel that does not know.
+
+    Such a kernel has zeros there, also for the time that the thread ran.
+    """
+    found = SCHEDSTAT.fullmatch(text)
+    return int(found[2]) if found and int(found[1]) else None
+
+
+def switches(status: str) -> int | None:
+    """How often a thread lost its CPU, from its `status`."""
+    found = SWITCHES.search(status)
+    return int(found[1]) if found else None
+
+
+def vm_name(cmdline: str, comm: str) -> str:
+    """QEMU's name of the VM, else the process's; `cmdline` has a NUL after each word."""
+    words = cmdline.split("\0")
+    with suppress(ValueError, IndexError):
+        given = words[words.index("-name") + 1].partition(",")[0].removeprefix("guest=")
+        if given:
+            return _printable(given)
+    return _printable(comm) or "?"
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text.strip() if c.isprintable())
+
+
+def read(debugfs: Path = DEBUGFS, proc: Path = PROC) -> dict[str, Reading]:
+    """Folder's name to VM; LabError when this machine does not let it be read."""
+    folder = debugfs / "kvm"
+    try:
+        names = sorted(one.name for one in folder.iterdir() if VM.fullmatch(one.name))
+        found = {name: _reading(folder / name, proc) for name in names}
+    except PermissionError as error:
+        raise LabError(f"{error.filename} cannot be read: run `pvsync top` as root") from None
+    except OSError:
+        raise _no_kvm(debugfs) from None
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _no_kvm(debugfs: Path) -> LabError:
+    """Why there is no folder of KVM."""
+    try:
+        mounted = any(debugfs.iterdir())
+    except PermissionError:
+        return LabError(f"{debugfs} cannot be read: run `pvsync top` as root")
+    except OSError:
+        return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
+    if mounted:
+        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine")
+    return LabError(f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`")
+
+
+def _reading(folder: Path, proc: Path) -> Reading | None:
+    """None when the VM has ended meanwhile."""
+    pid = folder.name.partition("-")[0]
+    process = proc / pid
+    threads = [process / "task" / tid for tid in _threads(folder, process)]
+    counters = pairs((_text(folder / "pvsync/counters") or "").split("\n")[:-1])
+    waited = [schedstat(_text(thread / "schedstat") or "") for thread in threads]
+    lost = [switches(_text(thread / "status") or "") for thread in threads]
+    cmdline = _text(process / "cmdline")
+    if cmdline is None or not folder.is_dir():
+        return None
+    return Reading(int(pid), vm_name(cmdline, _text(process / "comm") or ""), len(threads),
+                   add(waited) if threads else None, add(lost) if threads else None, counters)
+
+
+def _threads(folder: Path, process: Path) -> list[str]:
+    """Ids of the vCPUs' threads: as KVM says, else those that QEMU has named so."""
+    told = [(_text(file) or "").strip() for file in sorted(folder.glob("vcpu*/pid"))]
+    if told:
+        return [tid for tid in told if PID.fullmatch(tid) and int(tid)]
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return sorted(task.name for task in (process / "task").iterdir()
+                      if VCPU.fullmatch((_text(task / "comm") or "").strip()))
+    return []
+
+
+def _text(file: Path) -> str | None:
+    """None when there is no such file, or what it was of has ended; PermissionError passes."""
+    try:
+        return file.read_text(errors="replace")
+    except PermissionError:
+        raise
+    except OSError:
+        return None
+
+
+# Figures
+
+
+def rows(before: dict[str, Reading], after: dict[str, Reading], seconds: float) -> list[Row]:
+    """The VMs that are in both, those that are held up the most first."""
+    found = [_row(before[name], after[name], seconds) for name in after if name in before]
+    return sorted(found, key=lambda row: (-(row.held_up or 0), -(row.preempted_per_s or 0),
+                                          row.pid))
+
+
+def _row(before: Reading, after: Reading, seconds: float) -> Row:
+    count = each_grown(before.counters, after.counters)
+    why = preemptions.figures(count, seconds) if preemptions.are_counted(count) else None
+    same = before.vcpus == after.vcpus
+    waited = grown(before.waited_ns, after.waited_ns) if same else None
+    lost = ratio(grown(before.switches, after.switches) if same else None, seconds)
+    return Row(
+        pid=after.pid,
+        name=after.name,
+        vcpus=after.vcpus,
+        held_up=ratio(waited, 1e9 * seconds * after.vcpus),
+        preempted_per_s=lost if why is None else why.per_s,
+        why=why,
+        yields_per_s=ratio(count.get("preempt_yielded"), seconds),
+    )
+
+
+def reasons(why: Preemptions | None) -> str:
+    """What the vCPUs were doing that were preempted: "lock 60 %, user 40 %; unmarked 9 %"."""
+    if why is None or why.per_s is None:
+        return "-"
+    shares = {kind: number / why.per_s for kind, number in why.kinds.items()
+              if number is not None and why.per_s}
+    listed = sorted(shares.items(), key=lambda item: -item[1])
+    text = ", ".join(f"{NOT_TOLD if kind == 'unknown' else kind} {100 * share:.0f} %"
+                     for kind, share in listed if share >= SHOWN)
+    unmarked = why.unmarked or 0.0
+    return text + (f"; unmarked {100 * unmarked:.0f} %" if unmarked >= SHOWN else "")
+
+
+# Showing
+
+
+def render(found: list[Row], seconds: float) -> RenderableType:
+    """The view of some time."""
+    known = any(row.why is not None for row in found)
+    number = f"{len(found)} virtual {'machine' if len(found) == 1 else 'machines'}"
+    table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    table.add_column("VM", overflow="fold")
+    for head in ("pid", "vCPUs", "held\nup %", "preempt\n/s"):
+        table.add_column(head, justify="right", no_wrap=True)
+    if known:
+        table.add_column("why", min_width=LEAST_WHY)
+        for head in ("avoided\n%", "unavoid-\nable/s", "granted\n/s", "us/\ngrant", "yields\n/s"):
+            table.add_column(head, justify="right", no_wrap=True)
+    for row in found:
+        table.add_row(*(Text(cell) for cell in _cells(row, known)))
+    title = Text(f"{number}, the last {seconds:.1f} s", style="bold")
+    return Group(title, table, Text(), *(Text(line) for line in _notes(found, known)))
+
+
+def _cells(row: Row, known: bool) -> list[str]:
+    cells = [row.name, str(row.pid), str(row.vcpus or "-"), _percent(row.held_up),
+             _number(row.preempted_per_s)]
+    if not known:
+        return cells
+    why = row.why
+    put_off = ["-"] * 4 if why is None else [
+        _percent(why.avoided), _number(why.unavoidable_per_s), _number(why.granted_per_s),
+        _number(why.us_per_grant)]
+    return [*cells, reasons(why), *put_off, _number(row.yields_per_s)]
+
+
+def _notes(found: list[Row], known: bool) -> Iterator[str]:
+    if not found:
+        yield "No virtual machine has run all this time."
+        return
+    if not known:
+        yield STOCK
+    if any(row.held_up is None for row in found):
+        yield NO_TIMES
+    if any(row.why is not None and row.why.kinds["unknown"] for row in found):
+        yield SILENT
+    yield LEGEND + (REASONS if known else "")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 99.5 else f"{value:.1f}"
+
+
+def _percent(share: float | None) -> str:
+    return _number(None if share is None else 100 * share)
+
+
+def views(debugfs: Path, proc: Path, interval: float,
+          sleep: Callable[[float], None] = time.sleep) -> Iterator[RenderableType]:
+    """A view after every interval, for ever; LabError at once when there is nothing to view."""
+    first, began = read(debugfs, proc), time.monotonic()
+    if not first:
+        raise LabError("no virtual machine runs under KVM on this machine")
+    return _views(debugfs, proc, first, began, lambda: sleep(interval))
+
+
+def _views(debugfs: Path, proc: Path, before: dict[str, Reading], began: float,
+           pause: Callable[[], None]) -> Iterator[RenderableType]:
+    while True:
+        pause()
+        after, ended = read(debugfs, proc), time.monotonic()
+        yield render(rows(before, after, ended - began), ended - began)
+        before, began = after, ended
+
+
+@contextmanager
+def counting(debugfs: Path) -> Iterator[None]:
+    """Have a pvsync host count what its vCPUs do meanwhile; any other is left alone."""
+    file = debugfs / "pvsync/vcpu_stat"
+    before = ""
+    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
+        before = file.read_text()
+        file.write_text("1")
+    try:
+        yield
+    finally:
+        if before:
+            with suppress(OSError):
+                file.write_text(before)
+
+
+def run(shown: Iterable[RenderableType], console: Console, once: bool) -> None:
+    """Show views until Ctrl-C, in place on a terminal; or the first one alone."""
+    with suppress(KeyboardInterrupt), _screen(console, once) as show:
+        for view in shown:
+            show(view)
+            if once:
+                return
+
+
+@contextmanager
+def _screen(console: Console, once: bool) -> Iterator[Callable[[RenderableType], object]]:
+    if once or not console.is_terminal:
+        yield console.print
+        return
+    with Live(Text("Measuring."), console=console, auto_refresh=False) as live:
+        yield lambda view: live.update(view, refresh=True)

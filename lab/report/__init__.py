@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From a result directory to cells, tables, plots and pages; nothing runs."""

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pages: no prose is too wide, and every link within the repository leads somewhere."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.core import paths
+
+WIDTH = 100
+PAGES = sorted(subprocess.run(["git", "ls-files", "*.md"], cwd=paths.ROOT, text=True, check=True,
+                              capture_output=True).stdout.split())
+CODE = re.compile(r"`[^`]{40,}`")
+"""A command that is to be copied is one line."""
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEAD = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line that is no table, no head, and in no block of code."""
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.startswith(("|", "#", "    ", "<!--")):
+            yield number, line
+
+
+def anchors(text: str) -> set[str]:
+    """What its heads are called in links."""
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in HEAD.findall(text)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_of_prose_is_too_wide(page: str) -> None:
+    wide = [number for number, line in prose((paths.ROOT / page).read_text())
+            if len(line) > WIDTH and not CODE.search(line)]
+    assert not wide, f"{page}: lines {wide}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    file = paths.ROOT / page
+    for link in LINK.findall(file.read_text()):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        there: Path = (file.parent / target).resolve() if target else file
+        assert there.exists(), f"{page}: {link}"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there.read_text()), f"{page}: {link}"

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The rooms of the lab: imports in one direction, a map that is true, modules of a size."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab.core import paths
+
+ROOMS = ("core", "plan", "build", "machine", "observe", "run", "report", "cli")
+"""Each may import from itself and from those before it."""
+MOST_LINES = 400
+MODULES = sorted(file for room in ROOMS for file in (paths.LAB / room).glob("*.py"))
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Rooms that a module imports from, anywhere in it."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = ([alias.name for alias in node.names] if isinstance(node, ast.Import)
+                 else [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
+        yield from (name.split(".")[1] for name in names if name.startswith("lab."))
+
+
+def test_nothing_lies_outside_of_a_room() -> None:
+    assert {file.name for file in paths.LAB.glob("*.py")} == {"__init__.py", "__main__.py"}
+    assert {file.parent.name for file in paths.LAB.glob("*/__init__.py")} == {*ROOMS}
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [f"{file.parent.name}/{file.name} imports from {room}" for file in MODULES
+             for room in imported(file)
+             if ROOMS.index(room) > ROOMS.index(file.parent.name)]
+    assert not wrong, wrong
+
+
+def test_the_map_names_every_module() -> None:
+    text = (paths.LAB / "README.md").read_text()
+    rooms = dict(zip(ROOMS, text.split("\n## ")[-len(ROOMS):], strict=True))
+    for file in MODULES:
+        assert file.stem == "__init__" or f"| `{file.name}` |" in rooms[file.parent.name], file
+    listed = sum(one.count(".py` |") for one in rooms.values())
+    assert listed == len([file for file in MODULES if file.stem != "__init__"])
+
+
+def test_no_module_is_too_long() -> None:
+    long = {f"{file.parent.name}/{file.name}": lines for file in MODULES
+            if (lines := file.read_text().count("\n")) > MOST_LINES}
+    assert not long, long
