@@ -32,8 +32,8 @@ from lab.machine import machine
 from lab.machine.control import Control, HostLost
 from lab.machine.machine import HostSpec, Machine
 from lab.run import records, runner
+from lab.run.fleet import Fleet
 from lab.run.runner import Options
-from lab.run.session import Session
 from tests.lab.test_session import experiment, go, spec
 
 __all__ = ["spec"]
@@ -232,10 +232,10 @@ def test_a_stop_that_is_interrupted(spec: HostSpec, tmp_path: Path, error: BaseE
     """While the last guests are being ended."""
     seen: list[Machine] = []
 
-    def fail(self: Session, name: str) -> None:
+    def fail(self: Fleet, name: str) -> None:
         seen.append(self.machine)
         raise error
-    monkeypatch.setattr(Session, "_retire", fail)
+    monkeypatch.setattr(Fleet, "retire", fail)
     with pytest.raises(type(error) if isinstance(error, OSError) else KeyboardInterrupt):
         go(experiment("true", vms=(1,)), spec, tmp_path)
     (host,) = seen

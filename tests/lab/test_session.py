@@ -622,9 +622,9 @@ def test_only_one_lab_in_a_directory(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from lab.machine import Machine
-from lab.progress import Silent
-from lab.rounds import Runner
+from lab.machine.machine import Machine
+from lab.core.progress import Silent
+from lab.run.rounds import Runner
 from tests.lab.test_session import FAKE, HostSpec, experiment
 start = Machine.start
 Machine.start = lambda self, t=0: {**start(self, 20), "kvm": True, "cgroups": False}

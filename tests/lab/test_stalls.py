@@ -16,7 +16,7 @@ from lab.observe import stalls
 RUN = RunRecord("r", 0, 0, 0, "a", "w", 1, 2, 2, True, "", (), 1.0)
 WATCHED = """
 import time
-from lab.stalls import Watch
+from lab.observe.stalls import Watch
 end = time.monotonic() + 60
 with Watch() as watch:
     while not all(watch._late.values()):
