@@ -31,6 +31,7 @@ from lab.observe import observed, windows
 from lab.plan.schedule import MIN_OVERLAP
 from lab.report.summary import load, summarize
 from lab.run import records
+from lab.run.fleet import boot_order
 from lab.run.rounds import Runner
 from lab.run.runner import Options, _alone, _manifest
 from tests.lab.synthetic import latency_lines
@@ -612,6 +613,14 @@ def test_a_round_that_failed_keeps_its_own_reason(
     assert "died" in run.reason and len(run.guests) == 1
     assert sorted(file.name for file in (tmp_path / "raw" / run.id).iterdir()) == [
         "bad-0.before.txt", "bad-0.out", "host.before.txt"]
+
+
+def test_guests_boot_in_the_seeds_order() -> None:
+    plain = boot_order(("a", "b"), 2, None)
+    assert plain == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    orders = {seed: boot_order(("a", "b"), 2, seed) for seed in range(20)}
+    assert all(sorted(order) == sorted(plain) for order in orders.values())
+    assert orders[3] == boot_order(("a", "b"), 2, 3) and len(set(map(tuple, orders.values()))) > 5
 
 
 def test_only_one_lab_in_a_directory(tmp_path: Path) -> None:
