@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from lab.cli.options import BACKENDS, DIRECTORY
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model
@@ -20,7 +21,6 @@ Exit status:
             has a fault, whatever the command said
   1, 2      nothing ran: a build failed; wrong usage
 """
-DIRECTORY = click.Path(path_type=Path)
 
 
 class Setting(click.ParamType[tuple[str, str]]):
@@ -56,7 +56,7 @@ class Setting(click.ParamType[tuple[str, str]]):
               help="MiB of the host.")
 @click.option("--timeout", "limit_s", type=click.FloatRange(1), default=3600.0,
               show_default=True, help="Seconds that the command may take.")
-@click.option("--backend", type=click.Choice(["auto", "vt", "tcg", "kvm", "local"]),
+@click.option("--backend", type=BACKENDS,
               default="auto", show_default=True, help="What plays the KVM host.")
 @click.option("--machine", default=machine_model.DEFAULT, show_default=True,
               help="What things cost in virtual time: a model of lab/machines.")

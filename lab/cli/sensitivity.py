@@ -7,13 +7,11 @@ from typing import Any
 
 import click
 
+from lab.cli.options import DIRECTORY, remembered_packages
 from lab.cli.params import Counts, Names
-from lab.core.errors import UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model
 from lab.report import sensitivity
-
-DIRECTORY = click.Path(path_type=Path)
 
 
 @click.command(short_help="Which ratios rest on which number of the machine model.")
@@ -41,34 +39,29 @@ def sensitivity_command(experiment: str, machine: str, keys: tuple[str, ...], se
     the placebo's.
     """
     from lab.report import report
-    from lab.run import runner
+    from lab.run import resuming, runner
 
     chosen = config.experiment(experiment, config.Overrides(boots=seeds, reps=1, **changes))
-    wanted = sensitivity.variants(keys)
-    for variant in wanted:
-        machine_model.load(variant.model(machine))
+    wanted, left = sensitivity.playable(machine, keys)
+    for why in left:
+        click.echo(f"Left out: {why}.", err=True)
+    packages = (*remembered_packages(None), *config.guest_packages(chosen))
     summaries = []
     for number, variant in enumerate(wanted, 1):
         directory = out / variant.folder
         begun = (directory / "manifest.json").exists()
         options = runner.Options(backend="vt", machine=variant.model(machine), jobs=jobs or 0,
-                                 resume=begun, command=("./pvsync", *sys.argv[1:]))
+                                 resume=begun, command=("./pvsync", *sys.argv[1:]),
+                                 packages=packages)
         if begun:
-            _check_same(directory, chosen, options.machine)
+            resuming.check(directory, chosen, "vt", options.machine)
         with shown() as progress:
             progress.say(f"{number} of {len(wanted)}: {options.machine}")
-            runner.run(chosen, directory, options, progress)
+            files = (resuming.same_files(directory, chosen, None, packages, progress)
+                     if begun else None)
+            runner.run(chosen, directory, options, progress, files)
         summaries.append((variant, report.make(directory, page=False)))
     rows = sensitivity.compared(summaries)
     click.echo(sensitivity.write(rows, summaries[0][1].results.manifest, out), nl=False)
     if not all(summary.valid for _, summary in summaries):
         sys.exit(1)
-
-
-def _check_same(directory: Path, chosen: Any, machine: str) -> None:
-    from lab.run import resuming
-
-    try:
-        resuming.check(directory, chosen, "vt", machine)
-    except UsageError as error:
-        raise UsageError(f"{error} Or give --out another directory.") from None

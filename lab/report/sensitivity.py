@@ -16,9 +16,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from lab.core.errors import UsageError
 from lab.core.model import Manifest
+from lab.plan import machine_model
 from lab.report import placebo
 from lab.report.summary import Summary
+from lab.run import records
 
 KEYS = ("instruction", "quantum", "pause", "exit", "ipi", "flush")
 """Of `machine_model.SCALED`; the two halves of an exit belong to each other."""
@@ -79,6 +82,24 @@ class Moved:
 def variants(keys: Iterable[str] = KEYS, factors: Iterable[float] = FACTORS) -> list[Variant]:
     """The model itself, then each number with each factor."""
     return [Variant(), *(Variant(key, factor) for key in keys for factor in factors)]
+
+
+def playable(machine: str, keys: Iterable[str] = KEYS) -> tuple[list[Variant], list[str]]:
+    """The variants of this model, and why others are left out: its number is at its bound.
+
+    UsageError for a model or a key that there is none of.
+    """
+    wanted, left = [], []
+    for variant in variants(keys):
+        try:
+            machine_model.load(variant.model(machine))
+        except UsageError as error:
+            if not variant.key or variant.key not in machine_model.SCALED:
+                raise
+            left.append(str(error))
+        else:
+            wanted.append(variant)
+    return wanted, left
 
 
 def compared(summaries: Sequence[tuple[Variant, Summary]]) -> list[Moved]:
@@ -146,9 +167,9 @@ def _said(rows: Sequence[Moved]) -> list[str]:
 def write(rows: Sequence[Moved], manifest: Manifest, directory: Path) -> str:
     """Keep the table and the numbers; the table."""
     text = as_text(rows, manifest)
-    (directory / TABLE).write_text(text)
+    records.replace(directory / TABLE, text)
     body = {"experiment": manifest.experiment, "machine": manifest.machine,
             "baseline": manifest.baseline, "commit": manifest.commit,
             "rows": [asdict(row) for row in rows]}
-    (directory / FILE).write_text(json.dumps(body, indent=1) + "\n")
+    records.replace(directory / FILE, json.dumps(body, indent=1) + "\n")
     return text

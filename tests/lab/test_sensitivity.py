@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.core.errors import UsageError
 from lab.plan import machine_model
 from lab.report import sensitivity
 from lab.report.sensitivity import Moved, Variant
@@ -36,6 +37,25 @@ def test_each_number_is_halved_and_doubled() -> None:
         model = machine_model.load(variant.model("zen4"))
         assert (model == machine_model.load("zen4")) == (not variant.key)
     assert {*sensitivity.KEYS} <= {*machine_model.SCALED}
+
+
+def test_a_number_at_its_bound_is_left_out() -> None:
+    """An instruction of zen4 takes 1 ns, the least that there is: by default, too."""
+    wanted, left = sensitivity.playable("zen4")
+    assert [one for one in sensitivity.variants() if one not in wanted] == [
+        Variant("instruction", 0.5)]
+    assert len(left) == 1 and "instruction.log2_ns must be from 0" in left[0]
+    assert sensitivity.playable("emulator") == (sensitivity.variants(), [])
+
+
+@pytest.mark.parametrize(("machine", "keys", "message"), [
+    ("zen5", ("exit",), "no machine model 'zen5'"),
+    ("zen4", ("exits",), r"'exits\*0.5' is not KEY\*FACTOR"),
+])
+def test_what_there_is_none_of_is_refused(machine: str, keys: tuple[str, ...],
+                                          message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        sensitivity.playable(machine, keys)
 
 
 def test_what_moves_far_is_named(tmp_path: Path) -> None:
