@@ -9,6 +9,11 @@ LAB = ROOT / "lab"
 KERNEL = ROOT / "kernel"
 
 
+def is_checkout() -> bool:
+    """Whether all of the sources are here, and not an installed part of them."""
+    return (ROOT / "pvsync").is_file() and KERNEL.is_dir()
+
+
 def cache_dir() -> Path:
     """Folder of everything that can be made again; created when missing.
 
