@@ -50,6 +50,7 @@ MODULE_PARM_DESC(seconds, "how long to look, all kinds of exits together");
 #define LOST		NSEC_PER_MSEC		/* the least that counts as having lost the CPU */
 #define LOOKED		(NSEC_PER_MSEC / 2)	/* the watcher at one operation, likewise */
 #define KEPT		1024U			/* operations */
+#define AWAKE		(10 * USEC_PER_MSEC)	/* for a sleeper to see its kick, and to halt anew */
 #define ASLEEP		(100 * USEC_PER_MSEC)	/* before the mark is looked at, and a kick */
 
 static unsigned int watcher, worker;
@@ -184,8 +185,11 @@ static void halt_often(void)
 static void watch_sleeper(void)
 {
 	while (is_watched()) {
-		u64 one = READ_ONCE(number);
+		u64 one;
 
+		/* The kick before wakes the worker meanwhile; the number is of the next sleep. */
+		usleep_range(AWAKE, 2 * AWAKE);
+		one = READ_ONCE(number);
 		usleep_range(ASLEEP, 2 * ASLEEP);
 		if (one % 2 && READ_ONCE(number) == one) {
 			losses++;
