@@ -21,6 +21,12 @@ as large as they would be with fewer values: m values of a boot count for
 m / (1 + (m - 1) r), where r says how alike they are in this table (`alikeness`;
 the design effect of Kish, "Survey Sampling", 1965). With one boot that is not
 known, and the table says so.
+
+The interval of an average is a bootstrap over runs: the estimate plus and minus its standard
+error over DRAWS draws, times Student's t (Efron and Tibshirani, "An Introduction to the
+Bootstrap", 1993, chapter 12). Draws of n runs are too alike by sqrt(n / (n - 1)), for which the
+error is corrected. Runs of a boot that are alike widen it by the square root of the same design
+effect. Percentiles of the draws would end at one of the few values.
 """
 
 import math
@@ -28,12 +34,20 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import mannwhitneyu, norm, rankdata
+from scipy.stats import t as student
 
 from lab.core.model import Better
 
 ALPHA = 0.01
 TEST = "two-sided Mann-Whitney U, p < 0.01 after Holm's correction over the table"
+CONFIDENCE = 0.95
+"""Of intervals."""
+FEWEST = 3
+"""Runs from which an interval can be had."""
+DRAWS = 2000
+"""Of a bootstrap."""
 Boots = Sequence[Sequence[float]]
 """Values of a cell by boot, in each as many as it has runs."""
 
@@ -140,6 +154,24 @@ def smallest_n(comparisons: int, alike: float = 0, size: float = 1, alpha: float
     while comparisons * careful(2 / math.comb(2 * n, n), alike, size) >= alpha:
         n += 1
     return n
+
+
+def draws(n: int) -> NDArray[np.intp]:
+    """A row for each draw of a bootstrap: the places of n runs that it takes; always the same."""
+    return np.random.default_rng(n).integers(0, max(1, n), (DRAWS, n))
+
+
+def interval(estimate: float, drawn: NDArray[np.float64], n: int, alike: float = 0,
+             size: float = 1) -> tuple[float, float] | None:
+    """Around an estimate from n runs, by what draws of them gave for it.
+
+    `alike` and `size` are those of `careful`. None with fewer than FEWEST runs.
+    """
+    if n < FEWEST:
+        return None
+    error = float(drawn.std()) * math.sqrt(n / (n - 1) * (1 + (size - 1) * alike))
+    half = error * float(student.isf((1 - CONFIDENCE) / 2, n - 1))
+    return estimate - half, estimate + half
 
 
 def overcommit(vms: int, vcpus: int, pcpus: int) -> float:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.core.model import Workload
-from lab.report import table
+from lab.report import opening, table
 from lab.report.summary import Summary, as_json, load, summarize
 from lab.run import records
 
@@ -69,6 +69,8 @@ def html(summary: Summary, drawn: "list[Plot]") -> str:
         valid=summary.valid,
         facts=_facts(summary),
         sections=[_section(summary, workload, drawn) for workload in _workloads(summary)],
+        alerts=opening.alerts(summary),
+        verdict=opening.verdict(summary),
         notes=table.notes(summary),
         invalid=summary.results.invalid(),
         boots=summary.results.failed_boots(),

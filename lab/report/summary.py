@@ -30,7 +30,7 @@ from lab.observe import (
 )
 from lab.observe.observed import Observation
 from lab.plan import in_force
-from lab.report import modes, placebo
+from lab.report import modes, placebo, verdict
 from lab.report.findings import Finding, found
 from lab.run import parse
 
@@ -84,6 +84,11 @@ class Results:
         key = (scheme, workload, vms)
         return [run for run in self.runs if run.mean is not None and run.key == key]
 
+    def units(self, scheme: str, workload: str, vms: int) -> dict[verdict.Unit, float]:
+        """The values of a cell, by boot and repetition."""
+        return {(run.run.boot, run.run.rep): run.mean
+                for run in self.of(scheme, workload, vms) if run.mean is not None}
+
     def observations(self, scheme: str, workload: str, vms: int) -> list[Observation]:
         """What was observed in them."""
         runs = self.of(scheme, workload, vms)
@@ -104,6 +109,7 @@ class Summary:
     """How alike values of one boot are, see `stats`; None when it is not known."""
     valid: bool
     """Every wanted cell has all its values."""
+    verdicts: tuple[verdict.Verdict, ...] = ()
 
     def cell(self, scheme: str, workload: str, vms: int) -> Cell:
         """The cell at that place; every wanted one exists, maybe without values."""
@@ -184,13 +190,17 @@ def summarize(results: Results) -> Summary:
         cells[key] = _with_baseline(cells[key], base, p)
     placebos = placebo.labels(m)
     far = placebo.spreads(cells.values(), placebos)
+    cells = {key: placebo.judged(cell, placebos, far) for key, cell in cells.items()}
+    smallest_n = stats.smallest_n(max(1, len(compared)), alike or 0, m.reps)
     return Summary(
         results=results,
-        cells=tuple(placebo.judged(cell, placebos, far) for cell in cells.values()),
+        cells=tuple(cells.values()),
         comparisons=len(compared),
-        smallest_n=stats.smallest_n(max(1, len(compared)), alike or 0, m.reps),
+        smallest_n=smallest_n,
         alikeness=alike,
         valid=all(len(cell.values) >= m.reps * m.boots for cell in cells.values()),
+        verdicts=verdict.verdicts(m, cells, {key: results.units(*key) for key in cells}, alike,
+                                  smallest_n),
     )
 
 
@@ -345,6 +355,7 @@ def as_json(summary: Summary) -> str:
         },
         "boots": {"ok": len(results.boots) - len(results.failed_boots()),
                   "failed": len(results.failed_boots())},
+        "verdicts": [asdict(one) for one in summary.verdicts],
         "warnings": results.warnings,
         "findings": [asdict(finding) for finding in results.findings()],
         "cells": [asdict(cell) for cell in summary.cells],

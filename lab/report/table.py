@@ -14,9 +14,10 @@ from rich.text import Text
 from lab.core.cells import Cell
 from lab.core.model import Workload
 from lab.observe import observed
-from lab.report import footer, modes, placebo
+from lab.report import footer, modes, opening, placebo
 from lab.report.grids import Grid, columns, known, number, observed_grids, percent
 from lab.report.summary import Summary
+from lab.report.verdict import speedup
 
 REFERENCE = "ticket"
 """Speed-ups are also shown over this scheme, when it took part."""
@@ -29,6 +30,8 @@ OBSERVED = {
     "ecs": "timed the wake-ups of waiters for mutexes and rwsems, which slows each of them",
 }
 """What was counted to what that means."""
+
+
 def cell_text(cell: Cell) -> str:
     """`1.23 ± 4 %  (+12.3 %)*`, or a dash without values."""
     if cell.median is None:
@@ -39,14 +42,6 @@ def cell_text(cell: Cell) -> str:
     if cell.vs_baseline is not None:
         parts.append(f"  ({percent(cell.vs_baseline)})")
     return "".join(parts) + modes.MARK * cell.bimodal + "*" * cell.significant
-
-
-def speedup(cell: Cell, reference: Cell) -> float | None:
-    """How many times faster than the reference; None without values."""
-    if not cell.median or not reference.median:
-        return None
-    ratio = reference.median / cell.median
-    return ratio if cell.better == "lower" else 1 / ratio
 
 
 def rows(summary: Summary, workload: Workload) -> Iterator[tuple[str, list[str]]]:
@@ -108,13 +103,8 @@ def notes(summary: Summary) -> list[str]:
         lines.append(
             f"ideal: the 1-VM median of {m.baseline} times the overcommit (a rate: divided by it)."
         )
-    lines += [*placebo.notes(m, summary.cells), *_observed_notes(summary),
-              *_disturbed_notes(summary), *footer.invalid_notes(summary),
-              *modes.notes(summary.cells)]
-    lines += [f"Warning: {warning}." for warning in summary.results.warnings]
-    if not summary.valid:
-        lines.append("NOT VALID: not every cell has the valid runs that were asked for.")
-    return lines
+    return [*lines, *placebo.notes(m, summary.cells), *_observed_notes(summary),
+            *_disturbed_notes(summary), *footer.invalid_notes(summary)]
 
 
 def _disturbed_notes(summary: Summary) -> list[str]:
@@ -142,7 +132,8 @@ def _observed_notes(summary: Summary) -> list[str]:
 
 def render(summary: Summary) -> list[RenderableType]:
     """What to print, in order."""
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [_note(line) for line in opening.lines(summary)]
+    parts += [Text()] * bool(parts)
     for workload in summary.results.manifest.workloads:
         for grid in grids(summary, workload):
             parts += [_table(grid), *map(_note, grid.notes), *([Text()] if grid.notes else [])]

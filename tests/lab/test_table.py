@@ -53,7 +53,7 @@ def test_whole_table(tmp_path: Path) -> None:
     text = text_of(Synthetic(), tmp_path)
     assert "hackbench: time (s), lower is better; 2-vCPU guests on 2 pCPUs" in text
     assert "%)" not in line(text, "pvqspinlock")
-    assert line(text, "ticket").endswith("%)*")
+    assert line(text, "ticket  ").endswith("%)*")
     assert "1.00    1.00    1.00" in text.split("speed-up over ticket")[1]
     assert "two-sided Mann-Whitney U, p < 0.01 after Holm's correction" in text
     assert "(6 comparisons)" in text and "n = 10 valid runs a cell (5 in each of 2 host" in text

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What an experiment has shown of a scheme: its speed-up on average, at best and at worst.
+
+A speed-up is the ratio of a cell's median to the baseline's, turned so that above 1 is better.
+The average over workloads is the geometric mean of these ratios. Its interval is a bootstrap
+over runs (`stats.interval`): a draw takes runs with replacement, the same ones in all cells, so
+that what one seed or boot does to several cells counts once.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.core import stats
+from lab.core.cells import Cell
+from lab.core.model import Better, Manifest
+from lab.report import placebo
+
+Unit = tuple[int, int]
+"""Host boot, or seed, and repetition: what a draw takes or leaves."""
+Units = Mapping[tuple[str, str, int], Mapping[Unit, float]]
+"""Scheme, workload and number of VMs to the values of its valid runs."""
+Pair = tuple[Mapping[Unit, float], Mapping[Unit, float], Better]
+"""A cell's values, those of the cell that it is compared with, and what is better."""
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A scheme's speed-up under one workload."""
+
+    workload: str
+    speedup: float
+    significant: bool
+    """Whether its cell has a star."""
+    possible: bool
+    """Whether it could have one: there are enough values."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A scheme against the baseline at one number of VMs."""
+
+    scheme: str
+    baseline: str
+    vms: int
+    speedup: float
+    """Geometric mean over the workloads."""
+    interval: tuple[float, float] | None
+    """Of `speedup`, 95 %; None with fewer runs than `stats.FEWEST`."""
+    beyond: bool
+    """Whether `speedup` is farther from 1 than every placebo's at as many VMs."""
+    differs: bool
+    """Whether it is, and the interval leaves 1 out."""
+    best: Ratio
+    worst: Ratio
+    workloads: int
+    """How many have values of both."""
+    runs: int
+    """Boots and repetitions from which the interval is: seeds, where each is one run."""
+
+
+def speedup(cell: Cell, reference: Cell) -> float | None:
+    """How many times better than the reference; None without values."""
+    if not cell.median or not reference.median:
+        return None
+    return _turned(cell.median, reference.median, cell.better)
+
+
+def _turned(median: float, reference: float, better: Better) -> float:
+    return reference / median if better == "lower" else median / reference
+
+
+def verdicts(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], units: Units,
+             alike: float | None, smallest_n: int) -> tuple[Verdict, ...]:
+    """Of each scheme, the most VMs first; none of schemes without values."""
+    names = list(dict.fromkeys(workload.name for workload in manifest.workloads))
+    found = []
+    for scheme in manifest.schemes:
+        for vms in sorted(manifest.vms, reverse=True):
+            pairs = [(cells[scheme.label, name, vms], cells[manifest.baseline, name, vms])
+                     for name in names]
+            pairs = [(own, base) for own, base in pairs if speedup(own, base) is not None]
+            if scheme.label != manifest.baseline and pairs:
+                found.append(_verdict(pairs, units, alike or 0, manifest.reps, smallest_n))
+    return tuple(_beside(one, found, placebo.labels(manifest)) for one in found)
+
+
+def _verdict(pairs: Sequence[tuple[Cell, Cell]], units: Units, alike: float, reps: int,
+             smallest_n: int) -> Verdict:
+    ratios = [Ratio(own.workload, ratio, own.significant,
+                    min(len(own.values), len(base.values)) >= smallest_n)
+              for own, base in pairs if (ratio := speedup(own, base)) is not None]
+    own, base = pairs[0]
+    logs = [math.log(ratio.speedup) for ratio in ratios]
+    sources = [(units[_key(one)], units[_key(other)], one.better) for one, other in pairs]
+    interval = between(sources, alike, reps)
+    return Verdict(
+        scheme=own.scheme, baseline=base.scheme, vms=own.vms,
+        speedup=math.exp(math.fsum(logs) / len(logs)), interval=interval,
+        beyond=True, differs=interval is not None and not interval[0] <= 1 <= interval[1],
+        best=max(ratios, key=lambda ratio: ratio.speedup),
+        worst=min(ratios, key=lambda ratio: ratio.speedup),
+        workloads=len(ratios), runs=len(_all_units(sources)))
+
+
+def _key(cell: Cell) -> tuple[str, str, int]:
+    return (cell.scheme, cell.workload, cell.vms)
+
+
+def _beside(one: Verdict, all_of_them: Sequence[Verdict], placebos: Sequence[str]) -> Verdict:
+    """The same, with what the other schemes that are placebos say of it."""
+    far = [abs(math.log(other.speedup)) for other in all_of_them
+           if other.scheme in placebos and other.vms == one.vms and other.scheme != one.scheme]
+    beyond = all(abs(math.log(one.speedup)) > placebo_far for placebo_far in far)
+    return replace(one, beyond=beyond, differs=one.differs and beyond)
+
+
+def _all_units(pairs: Sequence[Pair]) -> list[Unit]:
+    return sorted({unit for own, base, _ in pairs for unit in (*own, *base)})
+
+
+def between(pairs: Sequence[Pair], alike: float, reps: int) -> tuple[float, float] | None:
+    """95 % interval of the geometric mean of speed-ups, each of a cell over another.
+
+    `alike` and `reps` say how alike the runs of a boot are, and how many it has.
+    """
+    names = _all_units(pairs)
+    drawn = stats.draws(len(names))
+
+    def estimate(picks: NDArray[np.intp]) -> Array:
+        logs = np.zeros(len(picks))
+        for own, base, better in pairs:
+            ratio = np.log(_medians(own, names, picks)) - np.log(_medians(base, names, picks))
+            logs += -ratio if better == "lower" else ratio
+        return logs / len(pairs)
+
+    found = stats.interval(float(estimate(np.arange(len(names))[None])[0]), estimate(drawn),
+                           len(names), alike, reps)
+    return None if found is None else (math.exp(found[0]), math.exp(found[1]))
+
+
+def _medians(values: Mapping[Unit, float], names: Sequence[Unit],
+             picks: NDArray[np.intp]) -> Array:
+    """Of each draw; of all values where a draw has none of them."""
+    row = np.array([values.get(name, np.nan) for name in names])
+    drawn = row[picks]
+    lost = np.isnan(drawn).all(axis=1)
+    drawn[lost] = row
+    middle: Array = (np.nanmedian if np.isnan(drawn).any() else np.median)(drawn, axis=1)
+    return middle
