@@ -22,6 +22,7 @@ COMMANDS = {
     "list": "lab.cli.listing:list_command",
     "replay": "lab.cli.replay:replay",
     "report": "lab.cli.report:report",
+    "reproduce": "lab.cli.reproduce:reproduce",
     "run": "lab.cli.run:run",
     "sensitivity": "lab.cli.sensitivity:sensitivity_command",
     "series": "lab.cli.series:group",

@@ -38,29 +38,19 @@ def sensitivity_command(experiment: str, machine: str, keys: tuple[str, ...], se
     In virtual time. Says which ratios to the baseline move by more than 10 %, and by more than
     the placebo's.
     """
-    from lab.report import report
-    from lab.run import resuming, runner
+    from lab.cli.played import play
 
     chosen = config.experiment(experiment, config.Overrides(boots=seeds, reps=1, **changes))
     wanted, left = sensitivity.playable(machine, keys)
     for why in left:
         click.echo(f"Left out: {why}.", err=True)
-    packages = (*remembered_packages(None), *config.guest_packages(chosen))
     summaries = []
     for number, variant in enumerate(wanted, 1):
-        directory = out / variant.folder
-        begun = (directory / "manifest.json").exists()
-        options = runner.Options(backend="vt", machine=variant.model(machine), jobs=jobs or 0,
-                                 resume=begun, command=("./pvsync", *sys.argv[1:]),
-                                 packages=packages)
-        if begun:
-            resuming.check(directory, chosen, "vt", options.machine)
+        model = variant.model(machine)
         with shown() as progress:
-            progress.say(f"{number} of {len(wanted)}: {options.machine}")
-            files = (resuming.same_files(directory, chosen, None, packages, progress)
-                     if begun else None)
-            runner.run(chosen, directory, options, progress, files)
-        summaries.append((variant, report.make(directory, page=False)))
+            progress.say(f"{number} of {len(wanted)}: {model}")
+            summaries.append((variant, play(chosen, out / variant.folder, model, jobs or 0,
+                                            remembered_packages(None), progress)))
     rows = sensitivity.compared(summaries)
     click.echo(sensitivity.write(rows, summaries[0][1].results.manifest, out), nl=False)
     if not all(summary.valid for _, summary in summaries):

@@ -183,7 +183,7 @@ def guest_packages(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _workload(file: Path) -> Workload:
-    workload = _decode(Workload, _read(file), file, name=file.stem)
+    workload = named(Workload, file)
     check_workload(workload, _short(file))
     return workload
 
@@ -293,6 +293,11 @@ def _check_timeout(workload: Workload, what: str) -> None:
 def _within(value: int, least: int, most: int, what: str) -> None:
     if not least <= value <= most:
         raise UsageError(f"{what} must be from {least} to {most}, not {value}.")
+
+
+def named(kind: type[T], file: Path) -> T:
+    """A dataclass of what a TOML file says, with the file's name; UsageError when it is wrong."""
+    return _decode(kind, _read(file), file, name=file.stem)
 
 
 def _source(change: object, file: Path) -> str:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`./pvsync reproduce`: the papers' tables and figures, ours beside theirs."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from lab.cli.options import DIRECTORY, remembered_packages
+from lab.core import paths
+from lab.core.model import Experiment
+from lab.core.progress import shown
+from lab.plan import machine_model, papers
+
+
+@click.command(short_help="The papers' tables and figures, ours beside theirs.")
+@click.argument("names", nargs=-1, metavar="[PAPER]...")
+@click.option("--quick", is_flag=True, help="Short loads, few seeds: at most half an hour a paper.")
+@click.option("--machine", default=machine_model.DEFAULT, show_default=True,
+              help="What things cost in virtual time: a model of lab/machines.")
+@click.option("--jobs", type=click.IntRange(1, 1024), default=None,
+              help="Hosts at a time; as many as there are CPUs unless told.")
+@click.option("--out", type=DIRECTORY, default=paths.ROOT / "results" / "papers",
+              help="Where results and pages go; goes on where it is.  [default: results/papers]")
+def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | None,
+              out: Path) -> None:
+    """Play what PAPERs claim, all of them unless named, in virtual time.
+
+    Each gets a page, OUT/PAPER.md: the paper's numbers beside ours, confirmed or contradicted.
+    """
+    from lab.cli.played import play
+    from lab.report import reproduction
+    from lab.report.summary import Summary
+    from lab.run import records
+
+    command = shlex.join(("./pvsync", *sys.argv[1:]))
+    chosen = [papers.load(name) for name in names or papers.names()]
+    valid = True
+    for paper in chosen:
+        folder = out / (f"{paper.name}-quick" if quick else paper.name)
+        made: list[tuple[Experiment, Summary]] = []
+        rows: list[tuple[papers.Row, Summary | None]] = []
+        with shown() as progress:
+            for row in paper.rows:
+                plan = row.plan(quick)
+                summary = next((one for other, one in made if other == plan), None)
+                if summary is None:
+                    progress.say(f"{paper.name}, {row.name}: {plan.name}")
+                    summary = play(plan, folder / row.folder, machine, jobs or 0,
+                                   remembered_packages(None), progress)
+                    made.append((plan, summary))
+                rows.append((row, summary))
+        text = reproduction.page(paper, rows, quick, command)
+        records.replace(out / f"{folder.name}.md", text)
+        click.echo(text)
+        click.echo(f"Page: {out / folder.name}.md")
+        valid &= all(summary.valid for _plan, summary in made)
+    if not valid:
+        sys.exit(1)

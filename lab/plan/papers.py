@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The papers that are reproduced: which experiment makes each row, and what the paper says.
+
+`lab/papers/NAME.toml` is one paper. A row is one of its tables or figures, made by an experiment
+of the lab; its claims are the numbers that the paper gives for it. Rows that nobody can make here
+are in the file, too, with the reason.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lab.core import paths
+from lab.core.errors import UsageError
+from lab.core.model import Experiment
+from lab.plan import config
+
+PAPERS = paths.LAB / "papers"
+Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided"]
+"""What is compared: the workload's figure, turned so that more is better; times of remote TLB
+flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
+the VMs' time spent spinning for locks; per cent of preemptions in sections put off until the vCPU
+had left its section."""
+SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided")
+"""Measures that are compared as they are, in per cent, not over another scheme's."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number of a paper."""
+
+    scheme: str
+    value: float
+    """How many times better than `against`, or per cent for one of SHARES."""
+    vms: int
+    against: str = ""
+    measure: Measure = "performance"
+    workload: str = ""
+    """Of the row's, where it has several."""
+    says: str = ""
+    """The paper's own wording, where the number stands for a sentence."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a row's experiment is made; 0 and () leave it as the experiment has it."""
+
+    vms: tuple[int, ...] = ()
+    vcpus: int = 0
+    pcpus: int = 0
+    seeds: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table or figure of a paper, and what makes it here."""
+
+    name: str
+    about: str
+    experiment: str
+    workloads: dict[str, str]
+    """Each of the paper's kinds that is played, and what plays it with --quick; "" is nothing."""
+    claims: tuple[Claim, ...]
+    schemes: tuple[str, ...] = ()
+    whole: Size = field(default_factory=Size)
+    quick: Size = field(default_factory=Size)
+    differs: str = ""
+    """How the run differs from the paper's."""
+    reason: str = ""
+    """Why what was found is otherwise, once that was measured."""
+
+    @property
+    def folder(self) -> str:
+        """Of its results."""
+        return "-".join("".join(c if c.isalnum() else " " for c in self.name.lower()).split())
+
+    def plan(self, quick: bool) -> Experiment:
+        """The experiment; UsageError when it does not exist or does not fit."""
+        size = self.quick if quick else self.whole
+        names = tuple(filter(None, self.workloads.values())) if quick else tuple(self.workloads)
+        return config.experiment(self.experiment, config.Overrides(
+            schemes=self.schemes or None, workloads=names, vms=size.vms or None, reps=1,
+            vcpus=size.vcpus or None, pcpus=size.pcpus or None, boots=size.seeds or None))
+
+    def played(self, claim: Claim, quick: bool) -> str:
+        """The workload that a claim is about, as it is played; "" when it is not."""
+        name = claim.workload or next(iter(self.workloads))
+        return self.workloads[name] if quick else name
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A row of the paper that is not made."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper."""
+
+    name: str
+    title: str
+    source: str
+    """Authors, where, when."""
+    setting: str
+    """The paper's machine and guests."""
+    rows: tuple[Row, ...]
+    missing: tuple[Missing, ...] = ()
+
+
+def names() -> list[str]:
+    """Of all papers."""
+    return sorted(file.stem for file in PAPERS.glob("*.toml"))
+
+
+def load(name: str) -> Paper:
+    """The paper of that name; UsageError when there is none, or its file is wrong."""
+    file = PAPERS / f"{name}.toml"
+    if name not in names():
+        raise UsageError(f"There is no paper '{name}' (known: {', '.join(names())}).")
+    paper = config.named(Paper, file)
+    for row in paper.rows:
+        for quick in (False, True):
+            _check(row, row.plan(quick), quick, f"lab/papers/{name}.toml: {row.name}")
+    return paper
+
+
+def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:
+    """UsageError unless every claim has its cells in the experiment, or is of the whole alone."""
+    labels = {scheme.label for scheme in plan.schemes}
+    for claim in row.claims:
+        if claim.workload and claim.workload not in row.workloads:
+            raise UsageError(f"{where}: no workload '{claim.workload}'.")
+        for scheme in filter(None, (claim.scheme, claim.against)):
+            if scheme not in labels:
+                raise UsageError(f"{where}: the experiment has no scheme '{scheme}'.")
+        if not quick and claim.vms not in plan.vms:
+            raise UsageError(f"{where}: the experiment has no cell with {claim.vms} VMs.")
+        if (claim.measure in SHARES) == bool(claim.against):
+            raise UsageError(f"{where}: {claim.measure} of {claim.scheme}: 'against' is for"
+                             " ratios, and they need it.")

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A paper's numbers beside ours: one page, each claim confirmed, contradicted or neither.
+
+A ratio is that of the medians over seeds. Its range is that of all pairs of seeds, one of either
+scheme, so it is wider than an interval of confidence. A ratio within the range of the placebo, or
+a range that has 1 in it, shows no difference.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from lab.core import stats
+from lab.core.cells import FlushTimes
+from lab.core.model import Better
+from lab.observe import figures, flushes
+from lab.plan.papers import SHARES, Claim, Measure, Paper, Row
+from lab.report import placebo
+from lab.report.grids import number
+from lab.report.summary import RunFigure, Summary
+
+Verdict = Literal["confirmed", "smaller", "larger", "contradicted", "no difference",
+                  "differs", "not played"]
+ALIKE = 0.05
+"""So near to 1 a paper's ratio says that nothing changes."""
+WIDTH = 100
+"""Of a page's prose, columns."""
+LEAST = 0.02
+"""What no ratio is said to differ from 1 by less than, whatever the placebo."""
+POINTS = 10.0
+"""Per cents that are this near to each other are the same."""
+MEANING: dict[Verdict, str] = {
+    "confirmed": "shown in the paper's direction, and between the square root and the square of its"
+                 " ratio; or no difference where the paper has none; per cents within"
+                 f" {POINTS:g} points",
+    "smaller": "shown in the paper's direction, by less than the square root of its ratio",
+    "larger": "shown in the paper's direction, by more than the square of its ratio",
+    "contradicted": "shown in the other direction, or a difference where the paper has none",
+    "no difference": "the paper has one, and none is shown here",
+    "differs": f"per cents more than {POINTS:g} points apart",
+    "not played": "no valid run of it",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What our runs say of a claim."""
+
+    claim: Claim
+    ours: float | None
+    """Ratio or per cent, as the claim's value; None without valid runs."""
+    least: float
+    most: float
+    """Over all pairs of seeds, or over the seeds."""
+    placebo: float | None
+    """How far a placebo's figure was from its baseline's: 0.1 is 10 %."""
+    seeds: int
+    """The fewer of the two schemes."""
+    verdict: Verdict
+
+
+def _flush_mean(run: RunFigure) -> float | None:
+    return _flushed(run, lambda one: one.wall.mean_ns)
+
+
+def _flush_max(run: RunFigure) -> float | None:
+    return _flushed(run, lambda one: one.wall.max_ns)
+
+
+def _flushed(run: RunFigure, of: Callable[[FlushTimes], float]) -> float | None:
+    seen = run.observation
+    timed = flushes.figures(flushes.merged(seen.flushes)) if seen else None
+    return of(timed[0]) if timed else None
+
+
+def _waiters(run: RunFigure) -> float | None:
+    seen = run.observation
+    counted = figures.total(guest.counters for guest in seen.guests) if seen else {}
+    owners, waiters = counted.get("lock_stalls_holder"), counted.get("lock_stalls_waiter")
+    if owners is None or waiters is None or not owners + waiters:
+        return None
+    return 100 * waiters / (owners + waiters)
+
+
+def _spinning(run: RunFigure) -> float | None:
+    share = figures.spinning(run.observation) if run.observation else None
+    return None if share is None else 100 * share
+
+
+def _avoided(run: RunFigure) -> float | None:
+    share = figures.preempted(run.observation).avoided if run.observation else None
+    return None if share is None else 100 * share
+
+
+MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
+    "performance": lambda run: run.mean,
+    "flush mean": _flush_mean,
+    "flush max": _flush_max,
+    "waiters": _waiters,
+    "spinning": _spinning,
+    "avoided": _avoided,
+}
+
+
+def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better: Better,
+           placebo: float | None) -> Found:
+    """A claim and the values of its two schemes, one a seed; of the first alone for a share."""
+    if claim.measure in SHARES:
+        middle = stats.median(ours)
+        if middle is None:
+            return Found(claim, None, 0, 0, None, 0, "not played")
+        near = abs(middle - claim.value) <= POINTS
+        return Found(claim, middle, min(ours), max(ours), None, len(ours),
+                     "confirmed" if near else "differs")
+    one, other = stats.median(ours), stats.median(others)
+    if not one or not other:
+        return Found(claim, None, 0, 0, placebo, 0, "not played")
+    turned = [_turned(a, b, better) for a, b in product(ours, others)]
+    ratio, least, most = _turned(one, other, better), min(turned), max(turned)
+    return Found(claim, ratio, least, most, placebo, min(len(ours), len(others)),
+                 _verdict(claim.value, ratio, least, most, placebo or 0.0))
+
+
+def _turned(one: float, other: float, better: Better) -> float:
+    """How many times better the one is."""
+    return other / one if better == "lower" else one / other
+
+
+def _verdict(paper: float, ours: float, least: float, most: float, placebo: float) -> Verdict:
+    margin = 1 + max(LEAST, placebo)
+    shown = 1 if least > 1 and ours > margin else -1 if most < 1 and ours < 1 / margin else 0
+    said = 0 if abs(paper - 1) <= ALIKE else 1 if paper > 1 else -1
+    if said == 0:
+        return "confirmed" if shown == 0 else "contradicted"
+    if shown == 0:
+        return "no difference"
+    if shown != said:
+        return "contradicted"
+    size = math.log(ours) / math.log(paper)
+    return "smaller" if size < 1 / 2 else "larger" if size > 2 else "confirmed"
+
+
+def found(row: Row, summary: Summary, quick: bool) -> list[Found]:
+    """Each claim of a row in its results; those that --quick leaves out say so."""
+    return [_found(claim, row.played(claim, quick), summary) for claim in row.claims]
+
+
+def _found(claim: Claim, workload: str, summary: Summary) -> Found:
+    known = {one.name: one for one in summary.results.manifest.workloads}
+    if workload not in known or claim.vms not in summary.results.manifest.vms:
+        return Found(claim, None, 0, 0, None, 0, "not played")
+    measure = MEASURES[claim.measure]
+
+    def values(scheme: str) -> list[float]:
+        runs = summary.results.of(scheme, workload, claim.vms)
+        return [value for run in runs if (value := measure(run)) is not None]
+
+    better = known[workload].better if claim.measure == "performance" else "lower"
+    cell = summary.cell(claim.scheme, workload, claim.vms)
+    far = (cell.placebo_spread if claim.measure == "performance"
+           else _measured_placebo(claim, summary, values))
+    others = values(claim.against) if claim.against else []
+    return judged(claim, values(claim.scheme), others, better, far)
+
+
+def _measured_placebo(claim: Claim, summary: Summary,
+                      values: Callable[[str], list[float]]) -> float | None:
+    """How far the baseline's twins are from it in another measure than the workload's figure."""
+    manifest = summary.results.manifest
+    base = stats.median(values(manifest.baseline))
+    far = [abs(middle / base - 1) for label in placebo.labels(manifest)
+           if base and (middle := stats.median(values(label))) is not None]
+    return max(far, default=None)
+
+
+def page(paper: Paper, rows: Iterable[tuple[Row, Summary | None]], quick: bool,
+         command: str) -> str:
+    """The whole page, in Markdown, for what was played of the paper; None is a row without runs."""
+    parts, counts = list[str](), dict[Verdict, int]()
+    for row, summary in rows:
+        results = found(row, summary, quick) if summary else []
+        for one in results:
+            counts[one.verdict] = counts.get(one.verdict, 0) + 1
+        parts += _section(row, summary, results)
+    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) or "nothing yet"
+    lines = [
+        f"# {paper.title}", "",
+        f"**Of its claims: {said}.** {paper.source}; {paper.setting}.", "",
+        f"Made by `{command}`" + (", the short form: small loads and few seeds." if quick else "."),
+        "", *parts, "## Not made", "", "| what | why |", "|---|---|",
+        *(f"| {one.name} | {one.why} |" for one in paper.missing), "",
+        "## What the verdicts mean", "",
+        *(f"- {verdict}: {MEANING[verdict]}." for verdict in MEANING), "",
+        "Performance is work in a time, or one over the time. A ratio is that of the medians over"
+        " seeds; in brackets its range over all pairs of seeds.", "",
+    ]
+    return "\n".join(map(_wrapped, lines))
+
+
+def _wrapped(line: str) -> str:
+    """Prose in lines of a width; a table's row stays one."""
+    if line.startswith(("|", "#")) or len(line) <= WIDTH:
+        return line
+    return textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "",
+                         break_long_words=False, break_on_hyphens=False)
+
+
+def _section(row: Row, summary: Summary | None, results: Sequence[Found]) -> list[str]:
+    lines = [f"## {row.name}", "", f"{row.about[0].upper()}{row.about[1:]}.", ""]
+    if row.differs:
+        lines += [f"Otherwise than in the paper: {row.differs}.", ""]
+    if summary is None:
+        return [*lines, "Not made in this run.", ""]
+    m = summary.results.manifest
+    many = len(row.workloads) > 1
+    lines += ["| " + ("workload | " if many else "") + "VMs | scheme | over | what | paper | ours |"
+              " placebo | seeds | verdict |", "|" + "---|" * (9 + many)]
+    for one in results:
+        claim = one.claim
+        ours = "" if one.ours is None else (
+            f"{number(one.ours)} [{number(one.least)}, {number(one.most)}]")
+        unit = " %" if claim.measure in SHARES else ""
+        lines.append("| " + (f"{claim.workload} | " if many else "") + " | ".join((
+            str(claim.vms), claim.scheme, claim.against or "", claim.measure,
+            number(claim.value) + unit, ours + (unit if ours else ""),
+            "" if one.placebo is None else f"{100 * one.placebo:.1f} %",
+            str(one.seeds), f"**{one.verdict}**")) + " |")
+    lines += [""]
+    lines += [f"- {claim.scheme} at {claim.vms} VMs, in the paper's words: {claim.says}."
+              for claim in row.claims if claim.says]
+    lines += ["", *([f"Why: {row.reason}", ""] if row.reason else []),
+              f"{m.vcpus} vCPUs on {m.pcpus} CPUs, {', '.join(w.name for w in m.workloads)};"
+              f" {m.backend}, machine {m.machine}, Linux {m.base_version}, commit {m.commit[:12]}.",
+              ""]
+    return lines
