@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs in the KVM host: starts guests and carries a round through them.
 
-Standard library only, three files, no policy: argument lists, kernel parameters
-and the order of runs all come from the lab. vm.py is one guest, disturb.py what
-is done to guests while they run. The control channel (a virtio
-port, or a Unix socket with `--socket`) carries one JSON object per line.
+Standard library only, no policy: argument lists, kernel parameters and the
+order of runs all come from the lab. vm.py is one guest, disturb.py what is done
+to guests while they run, pvpanic.py stops this machine. The control channel (a
+virtio port, see virtio_port.py, or a Unix socket with `--socket`) carries one
+JSON object per line.
 Request {"id", "op", ...}; answer {"id", "ok": true, ...} or {"id", "ok":
 false, "error": one sentence}. Every operation ends by its own time limit.
 Times are seconds of this machine's monotonic clock.
@@ -24,12 +25,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pvpanic
+import virtio_port
 from disturb import Disturber
 from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put
 
 VERSION = 1
-PVPANIC = 0x505
-"""I/O port of QEMU's device that pauses the machine when it is written to."""
 LOOK_S = 0.001
 """For a request that has come already to be read, before this machine is stopped."""
 AGAIN_S = 1.0
@@ -332,25 +333,6 @@ class Daemon:
         await writer.drain()
 
 
-def find_port(name: str) -> str:
-    """Device node of the virtio port with this name."""
-    for entry in Path("/sys/class/virtio-ports").glob("*/name"):
-        if entry.read_text().strip() == name:
-            return f"/dev/{entry.parent.name}"
-    raise SystemExit(f"hostd: no virtio port is named {name}")
-
-
-async def open_port(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The two directions of a virtio port, which may be opened once only."""
-    loop = asyncio.get_running_loop()
-    file = open(path, "r+b", buffering=0)  # noqa: SIM115 (stays open until the end)
-    reader = asyncio.StreamReader(limit=LINE_LIMIT)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-    twin = os.fdopen(os.dup(file.fileno()), "wb", buffering=0)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, twin)
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
-
-
 async def idle_until(read: asyncio.Task[bytes], closing: asyncio.Task[Any],
                      running: set[asyncio.Task[None]], writer: asyncio.StreamWriter) -> None:
     """Stop this machine while there is nothing to read and nothing runs, see the lab's steer.py."""
@@ -363,9 +345,7 @@ async def idle_until(read: asyncio.Task[bytes], closing: asyncio.Task[Any],
         if not (read.done() or closing.done() or running):
             writer.write(json.dumps({"event": "hold"}).encode() + b"\n")
             await writer.drain()
-            with Path("/dev/port").open("r+b", buffering=0) as port:
-                port.seek(PVPANIC)
-                port.write(b"\1")
+            pvpanic.pause()
 
 
 async def serve(args: argparse.Namespace) -> None:
@@ -374,7 +354,7 @@ async def serve(args: argparse.Namespace) -> None:
     if args.socket:
         reader, writer = await asyncio.open_unix_connection(args.socket, limit=LINE_LIMIT)
     else:
-        reader, writer = await open_port(find_port(args.port))
+        reader, writer = await virtio_port.opened(args.port)
     writer.write(json.dumps({"event": "up", **await daemon.op_hello()}).encode() + b"\n")
     running: set[asyncio.Task[None]] = set()
     closing = asyncio.create_task(daemon.closing.wait())

@@ -20,10 +20,9 @@ import termios
 import time
 import tty
 from collections.abc import Callable
-from pathlib import Path
 
-PVPANIC = 0x505
-"""I/O port of QEMU's device that pauses the machine when it is written to."""
+import pvpanic
+
 CLOCK = b"@@@@@@.@@@@@@"
 RUNS = b"\x1b]pvsync\x07"
 QUIET_S = 0.02
@@ -67,9 +66,7 @@ def stop() -> None:
     """Stop this machine, once its console has said everything; returns when it goes on."""
     with contextlib.suppress(OSError, termios.error):
         termios.tcdrain(sys.stdout.fileno())
-    with Path("/dev/port").open("r+b", buffering=0) as port:
-        port.seek(PVPANIC)
-        port.write(b"\1")
+    pvpanic.pause()
 
 
 def relay(keys: int, screen: int, terminal: int, hold: Callable[[], None]) -> None:
