@@ -18,7 +18,7 @@ case "$*" in
 *"import ensurepip"*) exit {no_venv} ;;
 *sys.base_prefix*) echo fake 3.11 ;;
 *"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-*"-m pip"*) echo "Collecting click==1"; {pip} ;;
+*"-m pip"*) echo "Collecting click==1"; echo "$*" >"$HOME/pip"; {pip} ;;
 *"-m lab"*) shift 3; echo "lab in $PWD, $PYTHONPATH:" "$@" ;;
 *) echo "unexpected: $*" >&2; exit 9 ;;
 esac
@@ -96,6 +96,50 @@ def test_development_has_an_environment_of_its_own(machine: Machine) -> None:
     assert (Path(plain.stdout.strip()) / "complete").exists()
 
 
+def test_operators_have_a_small_environment(machine: Machine) -> None:
+    machine.python()
+    first = machine.pvsync("top")
+    assert (machine.folder / "pip").read_text().endswith("requirements/operate.txt\n")
+    assert "Setting up" in first.stderr and first.stdout.endswith(": top\n")
+    assert "Setting up" in machine.pvsync("list", "top").stderr
+    assert (machine.folder / "pip").read_text().endswith("requirements/lab.txt\n")
+    (small,) = (path for path in machine.cache.glob("venv-*") if path.name not in
+                machine.pvsync("venv").stdout and path.is_dir())
+    shutil.rmtree(small)
+    again = machine.pvsync("top")
+    assert again.stderr == "", "the lab's will do"
+
+
+def test_hashes_are_required(machine: Machine) -> None:
+    machine.python()
+    machine.pvsync("list")
+    assert "--require-hashes --only-binary :all:" in (machine.folder / "pip").read_text()
+
+
+def locked(name: str) -> dict[str, frozenset[str]]:
+    """What a lock has of each release, such as click==8.5.1: its hashes."""
+    text = (paths.ROOT / "requirements" / f"{name}.txt").read_text().replace("\\\n", " ")
+    lines = (line.split() for line in text.splitlines() if line and line[0] not in "# ")
+    return {words[0]: frozenset(word for word in words if word.startswith("--hash="))
+            for words in lines}
+
+
+def test_locks_have_what_is_wanted_and_agree() -> None:
+    wanted: set[str] = set()
+    before: dict[str, frozenset[str]] = {}
+    for name in ("operate", "lab", "dev"):
+        text = (paths.ROOT / "requirements" / f"{name}.in").read_text()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert all("  # " in line for line in lines), "one line says why"
+        wanted |= {line.split()[0].replace("qemu.qmp", "qemu-qmp") for line in lines}
+        found = locked(name)
+        assert wanted <= set(found) and all(found.values())
+        assert before.items() <= found.items()
+        before = found
+    small = {release.partition("==")[0] for release in locked("operate")}
+    assert small == {"click", "rich", "markdown-it-py", "mdurl", "pygments"}
+
+
 def test_two_at_once_set_up_once(machine: Machine) -> None:
     machine.python(pip="sleep 1; echo made >>$HOME/log; exit 0")
     command, environment = [str(paths.ROOT / "pvsync"), "venv"], {
@@ -119,8 +163,8 @@ def test_refusals(machine: Machine, old: int, no_venv: int, pip: str, message: s
     machine.python(old, no_venv, pip)
     repository = machine.folder / "repository"
     repository.mkdir()
-    for name in ("pvsync", "requirements.txt"):
-        shutil.copy(paths.ROOT / name, repository)
+    shutil.copy(paths.ROOT / "pvsync", repository)
+    shutil.copytree(paths.ROOT / "requirements", repository / "requirements")
     # The script also tries the system's own Python; here that must not help.
     script = repository / "pvsync"
     script.write_text(script.read_text().replace("/usr/bin/python3", "/none"))
