@@ -17,16 +17,20 @@ OPERATORS = frozenset(
     line for line in Path(__file__).with_name("operators.txt").read_text().splitlines()
     if not line.startswith("#"))
 COMMANDS = {
+    "apply": "lab.cli.settings:apply",
     "build": "lab.cli.build:build",
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
     "replay": "lab.cli.replay:replay",
     "report": "lab.cli.report:report",
     "reproduce": "lab.cli.reproduce:reproduce",
+    "reset": "lab.cli.settings:reset",
     "run": "lab.cli.run:run",
     "sensitivity": "lab.cli.sensitivity:sensitivity_command",
     "series": "lab.cli.series:group",
+    "set": "lab.cli.settings:set_command",
     "shell": "lab.cli.shell:shell",
+    "show": "lab.cli.settings:show",
     "top": "lab.cli.top:top",
 }
 """Where each is: module and name."""

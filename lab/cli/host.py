@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lab.cli.options import BACKENDS, DIRECTORY
+from lab.cli.params import Setting
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model
@@ -21,21 +22,6 @@ Exit status:
             has a fault, whatever the command said
   1, 2      nothing ran: a build failed; wrong usage
 """
-
-
-class Setting(click.ParamType[tuple[str, str]]):
-    """NAME=VALUE"""
-
-    name = "name=value"
-
-    def convert(self, value: object, param: click.Parameter | None,
-                ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, rest = str(value).partition("=")
-        if not sign or not name:
-            self.fail(f"'{value}' is not NAME=VALUE", param, ctx)
-        return name, rest
 
 
 @click.command(epilog=STATUSES, short_help="Run any program in the KVM host.",

@@ -8,6 +8,21 @@ import click
 from lab.core.model import Disturbance
 
 
+class Setting(click.ParamType[tuple[str, str]]):
+    """NAME=VALUE"""
+
+    name = "name=value"
+
+    def convert(self, value: object, param: click.Parameter | None,
+                ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, sign, rest = str(value).partition("=")
+        if not sign or not name:
+            self.fail(f"'{value}' is not NAME=VALUE", param, ctx)
+        return name, rest
+
+
 class Names(click.ParamType[tuple[str, ...]]):
     """a,b,c"""
 

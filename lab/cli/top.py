@@ -20,9 +20,10 @@ from lab.cli.options import DIRECTORY, LIST_WIDTH
 def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
     """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""
     from lab.observe import top as viewer
+    from lab.observe import vms
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = LIST_WIDTH
-    with viewer.counting(debugfs):
+    with vms.counting(debugfs):
         viewer.run(viewer.views(debugfs, proc, interval), console, once)

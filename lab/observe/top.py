@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The virtual machines of this KVM host: how much they are held up, and why.
 
-    <debugfs>/kvm/PID-FD/                   a VM; PID is its process
-    <debugfs>/kvm/PID-FD/vcpuN/pid          thread of a vCPU
-    <debugfs>/kvm/PID-FD/pvsync/counters    only on a pvsync host
-    <debugfs>/pvsync/vcpu_stat              1 while that host is to count; as it was in the end
-    <proc>/PID/task/TID/schedstat           nanoseconds run, waited for a CPU, and a number
-    <proc>/PID/task/TID/status              how often the thread lost its CPU
-
-All of it is read twice, and the view shows what was added. A VM that comes or
+What `vms` reads is read twice, and the view shows what was added. A VM that comes or
 goes in between is left out; what a kernel does not have is shown as unknown.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,18 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from lab.core.cells import Preemptions
-from lab.core.errors import LabError, UsageError
+from lab.core.errors import LabError
 from lab.observe import preemptions
-from lab.observe.counters import add, each_grown, grown, pairs, ratio
+from lab.observe.counters import each_grown, grown, ratio
+from lab.observe.vms import Reading, read
 
-DEBUGFS = Path("/sys/kernel/debug")
-PROC = Path("/proc")
-PID = re.compile(r"\d{1,10}", re.ASCII)
-VM = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
-VCPU = re.compile(r"CPU \d{1,5}/KVM", re.ASCII)
-"""Name of a vCPU's thread, when QEMU names them."""
-SCHEDSTAT = re.compile(r"(\d{1,20}) (\d{1,20}) \d{1,20}\s*", re.ASCII)
-SWITCHES = re.compile(r"(?m)^nonvoluntary_ctxt_switches:\s*(\d{1,20})$", re.ASCII)
 SHOWN = 0.005
 """Kinds of preemptions with a smaller share are not shown."""
 LEAST_WHY = 12
@@ -62,21 +47,6 @@ REASONS = ("avoided: of the preemptions in critical sections, those put off unti
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A VM at one time. Times are of its vCPUs' threads together; None is unknown."""
-
-    pid: int
-    name: str
-    vcpus: int
-    """Those whose thread is known; their times are meant below."""
-    waited_ns: int | None
-    switches: int | None
-    """How often one of them lost its CPU without asking for it."""
-    counters: dict[str, int]
-    """The host's counters of the VM; empty on a host that is not pvsync's."""
-
-
-@dataclass(frozen=True)
 class Row:
     """A VM over some time; None is unknown."""
 
@@ -89,100 +59,6 @@ class Row:
     why: Preemptions | None
     """None on a host that does not count preemptions."""
     yields_per_s: float | None
-
-
-# Reading
-
-
-def schedstat(text: str) -> int | None:
-    """Nanoseconds that a thread waited for a CPU; None of a kernel that does not know.
-
-    Such a kernel has zeros there, also for the time that the thread ran.
-    """
-    found = SCHEDSTAT.fullmatch(text)
-    return int(found[2]) if found and int(found[1]) else None
-
-
-def switches(status: str) -> int | None:
-    """How often a thread lost its CPU, from its `status`."""
-    found = SWITCHES.search(status)
-    return int(found[1]) if found else None
-
-
-def vm_name(cmdline: str, comm: str) -> str:
-    """QEMU's name of the VM, else the process's; `cmdline` has a NUL after each word."""
-    words = cmdline.split("\0")
-    with suppress(ValueError, IndexError):
-        given = words[words.index("-name") + 1].partition(",")[0].removeprefix("guest=")
-        if given:
-            return _printable(given)
-    return _printable(comm) or "?"
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text.strip() if c.isprintable())
-
-
-def read(debugfs: Path = DEBUGFS, proc: Path = PROC) -> dict[str, Reading]:
-    """Folder's name to VM; LabError when this machine does not let it be read."""
-    folder = debugfs / "kvm"
-    try:
-        names = sorted(one.name for one in folder.iterdir() if VM.fullmatch(one.name))
-        found = {name: _reading(folder / name, proc) for name in names}
-    except PermissionError as error:
-        raise LabError(f"{error.filename} cannot be read: run `pvsync top` as root") from None
-    except OSError:
-        raise _no_kvm(debugfs) from None
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def _no_kvm(debugfs: Path) -> LabError:
-    """Why there is no folder of KVM."""
-    try:
-        mounted = any(debugfs.iterdir())
-    except PermissionError:
-        return LabError(f"{debugfs} cannot be read: run `pvsync top` as root")
-    except OSError:
-        return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
-    if mounted:
-        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine")
-    return LabError(f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`")
-
-
-def _reading(folder: Path, proc: Path) -> Reading | None:
-    """None when the VM has ended meanwhile."""
-    pid = folder.name.partition("-")[0]
-    process = proc / pid
-    threads = [process / "task" / tid for tid in _threads(folder, process)]
-    counters = pairs((_text(folder / "pvsync/counters") or "").split("\n")[:-1])
-    waited = [schedstat(_text(thread / "schedstat") or "") for thread in threads]
-    lost = [switches(_text(thread / "status") or "") for thread in threads]
-    cmdline = _text(process / "cmdline")
-    if cmdline is None or not folder.is_dir():
-        return None
-    return Reading(int(pid), vm_name(cmdline, _text(process / "comm") or ""), len(threads),
-                   add(waited) if threads else None, add(lost) if threads else None, counters)
-
-
-def _threads(folder: Path, process: Path) -> list[str]:
-    """Ids of the vCPUs' threads: as KVM says, else those that QEMU has named so."""
-    told = [(_text(file) or "").strip() for file in sorted(folder.glob("vcpu*/pid"))]
-    if told:
-        return [tid for tid in told if PID.fullmatch(tid) and int(tid)]
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return sorted(task.name for task in (process / "task").iterdir()
-                      if VCPU.fullmatch((_text(task / "comm") or "").strip()))
-    return []
-
-
-def _text(file: Path) -> str | None:
-    """None when there is no such file, or what it was of has ended; PermissionError passes."""
-    try:
-        return file.read_text(errors="replace")
-    except PermissionError:
-        raise
-    except OSError:
-        return None
 
 
 # Figures
@@ -295,22 +171,6 @@ def _views(debugfs: Path, proc: Path, before: dict[str, Reading], began: float,
         after, ended = read(debugfs, proc), time.monotonic()
         yield render(rows(before, after, ended - began), ended - began)
         before, began = after, ended
-
-
-@contextmanager
-def counting(debugfs: Path) -> Iterator[None]:
-    """Have a pvsync host count what its vCPUs do meanwhile; any other is left alone."""
-    file = debugfs / "pvsync/vcpu_stat"
-    before = ""
-    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
-        before = file.read_text()
-        file.write_text("1")
-    try:
-        yield
-    finally:
-        if before:
-            with suppress(OSError):
-                file.write_text(before)
 
 
 def run(shown: Iterable[RenderableType], console: Console, once: bool) -> None:

@@ -4,15 +4,17 @@
 Reading them is `parse`'s.
 """
 
-import contextlib
 import json
 import os
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.core.files import replace, write
 from lab.core.model import BootRecord, RunRecord
 from lab.run import parse
+
+__all__ = ["append", "boots", "replace", "runs", "write", "write_json"]
 
 RUNS = "runs.jsonl"
 BOOTS = "boots.jsonl"
@@ -29,14 +31,6 @@ def append(file: Path, record: RunRecord | BootRecord) -> None:
         os.fsync(out.fileno())
 
 
-def write(file: Path, data: bytes) -> None:
-    """Write a file and have it on the disk before returning: a record will speak of it."""
-    with file.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-
-
 def runs(directory: Path) -> list[RunRecord]:
     """The runs so far; a line that a kill has torn is left out, a damaged one a UsageError."""
     return list(parse.runs(directory).records)
@@ -45,17 +39,6 @@ def runs(directory: Path) -> list[RunRecord]:
 def boots(directory: Path) -> list[BootRecord]:
     """The boots so far, likewise."""
     return list(parse.boots(directory).records)
-
-
-def replace(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        write(new, text.encode())
-        new.replace(file)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
 
 
 def write_json(file: Path, value: Any) -> None:

@@ -31,7 +31,7 @@ from lab.core.model import BootRecord, GuestRun, RunRecord
 from lab.machine import backend, console
 from lab.machine.control import Control, HostLost, Refused
 from lab.machine.machine import HOSTD
-from lab.observe import counters, cpu_waits, figures, flushes, observed, top, windows
+from lab.observe import counters, cpu_waits, figures, flushes, observed, top, vms, windows
 from lab.plan import config, kconfig
 from lab.report import table
 from lab.report.summary import as_json, load, summarize
@@ -461,9 +461,10 @@ def test_any_text_of_this_machine(text: str) -> None:
     backend.cpu_flags(text)
     counters.parse(text)
     counters.pairs(text.split("\n"))
-    top.schedstat(text)
-    top.switches(text)
-    assert top.vm_name(text, text).isprintable()
+    vms.schedstat(text)
+    vms.switches(text)
+    assert vms.vm_number(text).isdigit() or not vms.vm_number(text)
+    assert vms.vm_name(text, text).isprintable()
     run_all.closing(text)
     series.parse_offsets("x.patch", text)
 
@@ -481,7 +482,7 @@ def test_any_virtual_machines(place: Path, machines: dict[str, tuple[str, ...]])
         for file, text in zip(files, texts, strict=True):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-    seen = top.read(root / "debug", root / "proc")
+    seen = vms.read(root / "debug", root / "proc")
     assert set(seen) == set(machines)
     top.render(top.rows(seen, seen, 1.0), 1.0)
     shutil.rmtree(root)

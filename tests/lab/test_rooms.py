@@ -2,12 +2,14 @@
 """The rooms of the lab: imports in one direction, a map that is true, modules of a size."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from lab.core import paths
 
-ROOMS = ("core", "plan", "build", "machine", "observe", "run", "report", "cli")
+ROOMS = ("core", "plan", "build", "machine", "observe", "operate", "run", "report", "cli")
 """Each may import from itself and from those before it."""
 MOST_LINES = 400
 MODULES = sorted(file for room in ROOMS for file in (paths.LAB / room).glob("*.py"))
@@ -31,6 +33,21 @@ def test_imports_go_one_way() -> None:
              for room in imported(file)
              if ROOMS.index(room) > ROOMS.index(file.parent.name)]
     assert not wrong, wrong
+
+
+def test_operators_need_nothing_but_python() -> None:
+    """Their tools, and what these import of the lab, run on a host without any package."""
+    script = "import sys, pkgutil, lab.operate as room\n" \
+        "for found in pkgutil.iter_modules(room.__path__):\n" \
+        "    __import__(f'lab.operate.{found.name}')\n" \
+        "alien = {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names\n" \
+        "print(sorted(alien - {'lab', '__main__'}))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c",
+                           f"import sys; sys.path.insert(0, {str(paths.ROOT)!r})\n{script}"],
+                          capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    rooms = {room for file in (paths.LAB / "operate").glob("*.py") for room in imported(file)}
+    assert rooms <= {"core", "observe", "operate"}
 
 
 def test_the_map_names_every_module() -> None:

@@ -18,8 +18,9 @@ from rich.live import Live
 from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import LabError, UsageError
-from lab.observe import preemptions, top
-from lab.observe.top import Reading, Row
+from lab.observe import preemptions, top, vms
+from lab.observe.top import Row
+from lab.observe.vms import Reading
 
 STATUS = "Name:\tCPU 0/KVM\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t{}\n"
 KINDS = (*preemptions.KINDS, "yielded", "unmarked")
@@ -65,7 +66,7 @@ class Host:
             (self.folder(pid) / "pvsync/counters").write_text("".join(lines))
 
     def read(self) -> dict[str, Reading]:
-        return top.read(self.debugfs, self.proc)
+        return vms.read(self.debugfs, self.proc)
 
 
 @pytest.fixture
@@ -79,21 +80,29 @@ def host(tmp_path: Path) -> Host:
     ("123 456 7\n", 456), ("123 0 7\n", 0), ("0 0 0\n", None), ("", None), ("123 456\n", None),
     ("123 -4 7\n", None), ("123 45x 7\n", None)])
 def test_schedstat(text: str, waited: int | None) -> None:
-    assert top.schedstat(text) == waited
+    assert vms.schedstat(text) == waited
 
 
 def test_switches() -> None:
-    assert top.switches(STATUS.format(31)) == 31
-    assert top.switches("voluntary_ctxt_switches:\t9\n") is None and top.switches("") is None
+    assert vms.switches(STATUS.format(31)) == 31
+    assert vms.switches("voluntary_ctxt_switches:\t9\n") is None and vms.switches("") is None
 
 
 @pytest.mark.parametrize(("words", "name"), [
     (("qemu", "-name", "web"), "web"), (("qemu", "-name", "guest=web,debug-threads=on"), "web"),
-    (("qemu", "-name"), "comm"), (("qemu", "-name", ""), "comm"), (("crosvm", "run"), "comm"),
+    (("qemu", "-name", "debug-threads=on,guest=web"), "web"),
+    (("qemu", "-name", "guest=a,,b,process=c"), "a,b"), (("qemu", "-name"), "comm"),
+    (("qemu", "-name", ""), "comm"), (("crosvm", "run"), "comm"),
     (("qemu", "-name", "a\x1b[2Jb"), "a[2Jb"), ((), "comm")])
 def test_name(words: tuple[str, ...], name: str) -> None:
-    assert top.vm_name("\0".join(words), "comm\n") == name
-    assert top.vm_name("", "") == "?"
+    assert vms.vm_name("\0".join(words), "comm\n") == name
+    assert vms.vm_name("", "") == "?"
+
+
+def test_number_of_a_vm_of_proxmox() -> None:
+    line = "/usr/bin/kvm\0-id\0{}\0-name\0web,debug-threads=on\0"
+    assert vms.vm_number(line.format("100")) == "100" and vms.vm_number(line.format("x")) == ""
+    assert vms.vm_number("qemu\0-name\0web\0") == ""
 
 
 def test_a_pvsync_host(host: Host) -> None:
@@ -151,7 +160,7 @@ def test_errors_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def denied(self: Path) -> Iterator[Path]:
         raise PermissionError(13, "Permission denied", str(self))
     monkeypatch.setattr(Path, "iterdir", denied)
-    assert said(debugfs) == f"{debugfs / 'kvm'} cannot be read: run `pvsync top` as root"
+    assert said(debugfs) == f"{debugfs / 'kvm'} cannot be read: run pvsync as root"
 
 
 def test_files_that_may_not_be_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +169,7 @@ def test_files_that_may_not_be_read(host: Host, monkeypatch: pytest.MonkeyPatch)
     def denied(self: Path, **_: object) -> str:
         raise PermissionError(1, "Operation not permitted", str(self))
     monkeypatch.setattr(Path, "read_text", denied)
-    with pytest.raises(LabError, match=r"cannot be read: run `pvsync top` as root"):
+    with pytest.raises(LabError, match=r"cannot be read: run pvsync as root"):
         host.read()
 
 
@@ -344,12 +353,12 @@ def test_ctrl_c_ends_it_cleanly(host: Host, number: int) -> None:
 def test_the_host_counts_meanwhile(host: Host) -> None:
     """A host that counts already goes on; what is no pvsync host has no such file."""
     file = host.debugfs / "pvsync/vcpu_stat"
-    with top.counting(host.debugfs):
+    with vms.counting(host.debugfs):
         assert not file.exists()
     file.parent.mkdir()
     for before in ("0\n", "1\n"):
         file.write_text(before)
-        with pytest.raises(ZeroDivisionError), top.counting(host.debugfs):
+        with pytest.raises(ZeroDivisionError), vms.counting(host.debugfs):
             assert file.read_text() == "1"
             raise ZeroDivisionError
         assert file.read_text() == before

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The virtual machines of this KVM host, as /proc and debugfs show them.
+
+    <debugfs>/kvm/PID-FD/                   a VM; PID is its process
+    <debugfs>/kvm/PID-FD/vcpuN/pid          thread of a vCPU
+    <debugfs>/kvm/PID-FD/pvsync/            only on a pvsync host
+    <proc>/PID/cmdline                      of QEMU, which has the VM's name
+    <proc>/PID/task/TID/schedstat           nanoseconds run, waited for a CPU, and a number
+    <proc>/PID/task/TID/status              how often the thread lost its CPU
+
+What ends meanwhile is left out; what a kernel does not have is None.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.core.errors import LabError, UsageError
+from lab.observe.counters import add, pairs
+
+DEBUGFS = Path("/sys/kernel/debug")
+PROC = Path("/proc")
+PID = re.compile(r"\d{1,10}", re.ASCII)
+FOLDER = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
+VCPU = re.compile(r"CPU \d{1,5}/KVM", re.ASCII)
+"""Name of a vCPU's thread, when QEMU names them."""
+SCHEDSTAT = re.compile(r"(\d{1,20}) (\d{1,20}) \d{1,20}\s*", re.ASCII)
+SWITCHES = re.compile(r"(?m)^nonvoluntary_ctxt_switches:\s*(\d{1,20})$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM that runs."""
+
+    folder: Path
+    """In debugfs."""
+    process: Path
+    """In /proc."""
+    pid: int
+    name: str
+    number: str
+    """Proxmox's number of it; empty elsewhere."""
+    words: tuple[str, ...]
+    """Its process's command line."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A VM at one time. Times are of its vCPUs' threads together; None is unknown."""
+
+    pid: int
+    name: str
+    vcpus: int
+    """Those whose thread is known; their times are meant below."""
+    waited_ns: int | None
+    switches: int | None
+    """How often one of them lost its CPU without asking for it."""
+    counters: dict[str, int]
+    """The host's counters of the VM; empty on a host that is not pvsync's."""
+
+
+def times(text: str) -> tuple[int, int] | None:
+    """Nanoseconds that a thread ran, and waited for a CPU; None of a kernel that does not know.
+
+    Such a kernel has zeros there, also for the time that the thread ran.
+    """
+    found = SCHEDSTAT.fullmatch(text)
+    return (int(found[1]), int(found[2])) if found and int(found[1]) else None
+
+
+def schedstat(text: str) -> int | None:
+    """Nanoseconds that a thread waited for a CPU, likewise."""
+    known = times(text)
+    return known and known[1]
+
+
+def switches(status: str) -> int | None:
+    """How often a thread lost its CPU, from its `status`."""
+    found = SWITCHES.search(status)
+    return int(found[1]) if found else None
+
+
+def vm_name(cmdline: str, comm: str) -> str:
+    """QEMU's name of the VM, else the process's; `cmdline` has a NUL after each word."""
+    parts = [part.replace("\0", ",") for part in
+             _after(cmdline, "-name").replace(",,", "\0").split(",")]
+    named = [part.removeprefix("guest=") for part in parts if part.startswith("guest=")]
+    return _printable((named or parts)[0]) or _printable(comm) or "?"
+
+
+def vm_number(cmdline: str) -> str:
+    """Proxmox's number of the VM, or nothing."""
+    number = _after(cmdline, "-id")
+    return number if PID.fullmatch(number) else ""
+
+
+def _after(cmdline: str, option: str) -> str:
+    """The word after an option, or nothing."""
+    words = cmdline.split("\0")
+    with suppress(ValueError, IndexError):
+        return words[words.index(option) + 1]
+    return ""
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text.strip() if c.isprintable())
+
+
+def find(debugfs: Path = DEBUGFS, proc: Path = PROC) -> list[Vm]:
+    """The VMs by the names of their folders; LabError when this machine does not let them be
+    seen."""
+    with refusing(debugfs):
+        folders = [one for one in (debugfs / "kvm").iterdir() if FOLDER.fullmatch(one.name)]
+        found = (_vm(folder, proc) for folder in sorted(folders))
+        return [vm for vm in found if vm is not None]
+
+
+def _vm(folder: Path, proc: Path) -> Vm | None:
+    """None when it has ended meanwhile."""
+    pid = folder.name.partition("-")[0]
+    process = proc / pid
+    cmdline = text(process / "cmdline")
+    if cmdline is None or not folder.is_dir():
+        return None
+    return Vm(folder, process, int(pid), vm_name(cmdline, text(process / "comm") or ""),
+              vm_number(cmdline), tuple(cmdline.split("\0")))
+
+
+def read(debugfs: Path = DEBUGFS, proc: Path = PROC) -> dict[str, Reading]:
+    """Folder's name to VM; LabError when this machine does not let it be read."""
+    with refusing(debugfs):
+        seen = [(vm.folder, _reading(vm)) for vm in find(debugfs, proc)]
+        return {folder.name: one for folder, one in seen if folder.is_dir()}
+
+
+@contextmanager
+def refusing(debugfs: Path) -> Iterator[None]:
+    """Say why KVM's folder cannot be read, as a LabError."""
+    try:
+        yield
+    except PermissionError as error:
+        raise LabError(_denied(error.filename)) from None
+    except OSError:
+        raise _no_kvm(debugfs) from None
+
+
+def _denied(what: object) -> str:
+    return f"{what} cannot be read: run pvsync as root"
+
+
+def _no_kvm(debugfs: Path) -> LabError:
+    """Why there is no folder of KVM."""
+    try:
+        mounted = any(debugfs.iterdir())
+    except PermissionError:
+        return LabError(_denied(debugfs))
+    except OSError:
+        return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
+    if mounted:
+        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine")
+    return LabError(f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`")
+
+
+def _reading(vm: Vm) -> Reading:
+    tasks = threads(vm)
+    waited = [schedstat(text(task / "schedstat") or "") for task in tasks]
+    lost = [switches(text(task / "status") or "") for task in tasks]
+    return Reading(vm.pid, vm.name, len(tasks), add(waited) if tasks else None,
+                   add(lost) if tasks else None, counted(vm))
+
+
+def counted(vm: Vm) -> dict[str, int]:
+    """The host's counters of the VM; none on a host that is not pvsync's."""
+    return pairs((text(vm.folder / "pvsync/counters") or "").split("\n")[:-1])
+
+
+def threads(vm: Vm) -> list[Path]:
+    """Folders of the vCPUs' threads: as KVM says, else those that QEMU has named so."""
+    told = [(text(file) or "").strip() for file in sorted(vm.folder.glob("vcpu*/pid"))]
+    if told:
+        return [vm.process / "task" / tid for tid in told if PID.fullmatch(tid) and int(tid)]
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return sorted(task for task in (vm.process / "task").iterdir()
+                      if VCPU.fullmatch((text(task / "comm") or "").strip()))
+    return []
+
+
+def text(file: Path) -> str | None:
+    """None when there is no such file, or what it was of has ended; PermissionError passes."""
+    try:
+        return file.read_text(errors="replace")
+    except PermissionError:
+        raise
+    except OSError:
+        return None
+
+
+@contextmanager
+def counting(debugfs: Path) -> Iterator[None]:
+    """Have a pvsync host count what its vCPUs do meanwhile; any other is left alone."""
+    file = debugfs / "pvsync/vcpu_stat"
+    before = ""
+    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
+        before = file.read_text()
+        file.write_text("1")
+    try:
+        yield
+    finally:
+        if before:
+            with suppress(OSError):
+                file.write_text(before)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `pvsync set`, `show`, `reset` and `apply` do. Each returns lines to print."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.core.errors import LabError, UsageError
+from lab.observe import vms
+from lab.observe.vms import Vm
+from lab.operate import kept, settings
+from lab.operate.kept import Settings
+from lab.operate.settings import GLOBAL, Host
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A VM: what it has of its own, and what is kept for it."""
+
+    name: str
+    number: str
+    """Proxmox's; empty elsewhere."""
+    runs: bool
+    own: Settings
+    kept: Settings
+
+
+def _running(host: Host) -> list[Vm]:
+    return vms.find(host.debugfs, host.proc)
+
+
+def _key(known: Mapping[str, Settings], vm: Vm, word: str) -> str:
+    """What a VM is called in the file: as there already, else as the user does."""
+    return next((key for key in (vm.name, vm.number) if key in known), word)
+
+
+def change(host: Host, file: Path, word: str, wanted: Settings) -> list[str]:
+    """Set and keep; a value of GLOBAL follows the host again. All of it happens, or nothing."""
+    vm = settings.one(_running(host), word)
+    settings.check(host, vm, wanted)
+    with kept.locked(file) as known:
+        key = _key(known, vm, word)
+        have = known.get(key, {}) | wanted
+        left = {name: value for name, value in have.items() if value != GLOBAL}
+        new = {**known, key: left} if left else {k: v for k, v in known.items() if k != key}
+        with settings.Writes(host) as writes, kept.replaced(file, new):
+            for name, value in wanted.items():
+                writes.write(vm, name, value)
+    return [f"{vm.name}: {_line(settings.own(host, vm))}"]
+
+
+def reset(host: Host, file: Path, word: str | None) -> list[str]:
+    """Have a VM, or all of them, follow the host again, and keep nothing for it."""
+    running = _running(host)
+    with kept.locked(file) as known:
+        if word is None:
+            found, keys = running, set(known)
+        else:
+            found = [settings.one(running, word)] if settings.match(running, word) else []
+            called = {word, *(one for vm in found for one in (vm.name, vm.number))}
+            keys = called & set(known)
+        if word is not None and not found and not keys:
+            settings.one(running, word)
+        said = []
+        with settings.Writes(host) as writes, \
+                kept.replaced(file, {k: v for k, v in known.items() if k not in keys}):
+            for vm in found:
+                if not (vm.folder / "pvsync").is_dir():
+                    continue
+                own = settings.own(host, vm)
+                for name in own:
+                    writes.write(vm, name, GLOBAL)
+                said += [f"{vm.name}: {_line(own)}: taken back"] if own else []
+        gone = sorted(keys - {one for vm in found for one in (vm.name, vm.number)})
+        said += [f"{key}: nothing is kept for it any more" for key in gone]
+    return said or ["nothing was set"]
+
+
+def apply(host: Host, file: Path, word: str | None) -> tuple[list[str], list[str]]:
+    """Have VMs that run get what is kept for them; what was done, and what could not be."""
+    known = kept.read(file)
+    if not known:
+        return ["nothing is kept for any virtual machine"], []
+    running = _running(host)
+    chosen = running if word is None else settings.match(running, word)
+    if word is not None and not chosen:
+        settings.one(running, word)
+    done, wrong = [], []
+    for key, wanted in known.items():
+        found = settings.match(chosen, key)
+        if not found and word is None:
+            done.append(f"{key}: does not run")
+        elif found:
+            try:
+                vm = settings.one(running, key)
+                settings.check(host, vm, wanted)
+                with settings.Writes(host) as writes:
+                    for name, value in wanted.items():
+                        writes.write(vm, name, value)
+                done.append(f"{vm.name}: {_line(wanted)}")
+            except LabError as error:
+                wrong.append(f"{key}: {error}")
+    return done, wrong
+
+
+def show(host: Host, file: Path, word: str | None) -> list[Shown]:
+    """VMs that run, or for which something is kept."""
+    known = kept.read(file)
+    running = _running(host)
+    if word is not None and word not in known:
+        settings.one(running, word)
+    found, keys = [], set()
+    for vm in running:
+        key = _key(known, vm, vm.name)
+        keys.add(key)
+        own = settings.own(host, vm) if (vm.folder / "pvsync").is_dir() else {}
+        found.append(Shown(vm.name, vm.number, True, own, known.get(key, {})))
+    found += [Shown(key, "", False, {}, known[key]) for key in known if key not in keys]
+    chosen = [one for one in found if word is None or word in {one.name, one.number}]
+    if not chosen:
+        raise UsageError(f"no virtual machine is called '{word}'")
+    return sorted(chosen, key=lambda one: one.name)
+
+
+def lines(shown: list[Shown], of_host: Settings) -> list[str]:
+    """For a terminal; every line fits into 60 columns but for long names."""
+    said = []
+    if of_host:
+        said.append("All virtual machines, unless they have their own:")
+        said += [f"  {name}={value}" for name, value in of_host.items()]
+    else:
+        said.append("This kernel has no pvsync: nothing can be set.")
+    for one in shown:
+        number = f" ({one.number})" if one.number else ""
+        said.append(f"{one.name}{number}{'' if one.runs else ': does not run'}")
+        for name in sorted({*one.own, *one.kept}):
+            now, later = one.own.get(name), one.kept.get(name)
+            if not one.runs:
+                said.append(f"  {name}={later} when it starts")
+            elif now == later:
+                said.append(f"  {name}={now}")
+            elif later is None:
+                said.append(f"  {name}={now} until it ends")
+            else:
+                said.append(f"  {name}={now or GLOBAL}; kept: {later} (`pvsync apply`)")
+        if one.runs and not one.own and not one.kept:
+            said.append("  as all")
+    return said
+
+
+def _line(values: Settings) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items()) or "as all"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Settings of VMs that outlive them: /etc/pvsync/vms.toml, a table for each VM.
+
+    [web]
+    mark = "exit"
+
+A VM is called by its name, or by its number in Proxmox. One writer at a time holds the lock
+beside the file; readers need none, as the file is replaced whole.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.core import files
+from lab.core.decode import DecodeError, read_toml
+from lab.core.errors import LabError
+
+FILE = Path("/etc/pvsync/vms.toml")
+HEAD = """\
+# Settings of VMs, applied when one starts. `pvsync set` and `pvsync reset` write this file;
+# comments do not stay. After a change by hand: `pvsync apply`.
+"""
+Settings = dict[str, str]
+"""Names in the VM's folder of debugfs, to values."""
+
+
+def read(file: Path) -> dict[str, Settings]:
+    """VM to its settings, none without the file; LabError for what is not to be trusted."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except PermissionError:
+        raise LabError(f"{file} cannot be read: run pvsync as root") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LabError(f"{file} cannot be read ({_why(error)})") from None
+    try:
+        return {name: _settings(name, table) for name, table in read_toml(text).items()}
+    except DecodeError as error:
+        raise LabError(f"{file}: {error}: correct it, or remove the file") from None
+
+
+def _settings(name: str, table: object) -> Settings:
+    if not isinstance(table, dict):
+        raise DecodeError(f"'{name}' must be a table, such as [{name}]")
+    for key, value in table.items():
+        if type(value) not in {str, int} or not str(value).isprintable():
+            raise DecodeError(f"{name}.{key} must be a string or an integer")
+    return {key: str(value) for key, value in table.items()}
+
+
+def text_of(vms: dict[str, Settings]) -> str:
+    """The file."""
+    parts = [HEAD]
+    for name in sorted(vms):
+        lines = (f"{_string(key)} = {_string(value)}\n" for key, value in vms[name].items())
+        parts.append(f"\n[{_string(name)}]\n{''.join(lines)}")
+    return "".join(parts)
+
+
+def _string(text: str) -> str:
+    """As TOML takes it for a key and for a value."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[dict[str, Settings]]:
+    """What is kept, for who will change it; others wait."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = (file.parent / f".{file.name}.lock").open("w", encoding="utf-8")
+    except OSError as error:
+        raise _cannot(file, error) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield read(file)
+
+
+@contextmanager
+def replaced(file: Path, vms: dict[str, Settings]) -> Iterator[None]:
+    """Have the new file on the disk; it counts when the block is left without an error.
+
+    The block raises no OSError of its own.
+    """
+    try:
+        with files.prepared(file, text_of(vms), 0o644):
+            yield
+    except OSError as error:
+        raise _cannot(file, error) from None
+
+
+def _cannot(file: Path, error: OSError) -> LabError:
+    if isinstance(error, PermissionError):
+        return LabError(f"{file} cannot be written: run pvsync as root; nothing was changed")
+    return LabError(f"{file} cannot be written ({_why(error)}): nothing was changed")
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is no text"
