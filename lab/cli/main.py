@@ -9,10 +9,13 @@ import io
 import os
 import signal
 import sys
+import tomllib
+from importlib import metadata
 
 import click
 
 from lab.cli.commands import Commands
+from lab.core import paths
 from lab.core.errors import LabError, UsageError
 
 INTERRUPTED = 130
@@ -20,8 +23,22 @@ INTERRUPTED = 130
 
 @click.group(cls=Commands,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True,
+              callback=lambda ctx, _, wanted: _version(ctx) if wanted else None,
+              help="Print the version, and the commit of a checkout.")
 def group() -> None:
     """Compare what keeps multi-vCPU guests going when the host has too few CPUs."""
+
+
+def _version(ctx: click.Context) -> None:
+    if paths.is_checkout():
+        from lab.machine.provenance import git_commit
+
+        project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+        click.echo(f"pvsync {project['version']}, commit {git_commit()}")
+    else:
+        click.echo(f"pvsync {metadata.version('pvsync')}, installed")
+    ctx.exit()
 
 
 def main() -> None:

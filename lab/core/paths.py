@@ -6,12 +6,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab"
-KERNEL = ROOT / "kernel"
 
 
 def is_checkout() -> bool:
     """Whether all of the sources are here, and not an installed part of them."""
-    return (ROOT / "pvsync").is_file() and KERNEL.is_dir()
+    return (ROOT / "pvsync").is_file()
+
+
+KERNEL = ROOT / "kernel" if is_checkout() else LAB / "kernel"
+"""An installation has our kernel sources in the package, see pyproject.toml."""
 
 
 def cache_dir() -> Path:
