@@ -19,6 +19,7 @@ OPERATORS = frozenset(
 COMMANDS = {
     "apply": "lab.cli.settings:apply",
     "build": "lab.cli.build:build",
+    "doctor": "lab.cli.doctor:doctor",
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
     "replay": "lab.cli.replay:replay",

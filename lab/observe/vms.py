@@ -24,7 +24,7 @@ DEBUGFS = Path("/sys/kernel/debug")
 PROC = Path("/proc")
 PID = re.compile(r"\d{1,10}", re.ASCII)
 FOLDER = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
-VCPU = re.compile(r"CPU \d{1,5}/KVM", re.ASCII)
+VCPU = re.compile(r"CPU (\d{1,5})/KVM", re.ASCII)
 """Name of a vCPU's thread, when QEMU names them."""
 SCHEDSTAT = re.compile(r"(\d{1,20}) (\d{1,20}) \d{1,20}\s*", re.ASCII)
 SWITCHES = re.compile(r"(?m)^nonvoluntary_ctxt_switches:\s*(\d{1,20})$", re.ASCII)
@@ -177,14 +177,24 @@ def counted(vm: Vm) -> dict[str, int]:
 
 
 def threads(vm: Vm) -> list[Path]:
-    """Folders of the vCPUs' threads: as KVM says, else those that QEMU has named so."""
-    told = [(text(file) or "").strip() for file in sorted(vm.folder.glob("vcpu*/pid"))]
+    """Folders of the vCPUs' threads, by the vCPUs' numbers."""
+    return list(numbered(vm).values())
+
+
+def numbered(vm: Vm) -> dict[int, Path]:
+    """vCPU's number to the folder of its thread: as KVM says, else as QEMU has named it."""
+    told = {int(file.parent.name[4:]): (text(file) or "").strip()
+            for file in vm.folder.glob("vcpu*/pid") if PID.fullmatch(file.parent.name[4:])}
     if told:
-        return [vm.process / "task" / tid for tid in told if PID.fullmatch(tid) and int(tid)]
+        return {number: vm.process / "task" / tid for number, tid in sorted(told.items())
+                if PID.fullmatch(tid) and int(tid)}
+    found = {}
     with suppress(FileNotFoundError, ProcessLookupError):
-        return sorted(task for task in (vm.process / "task").iterdir()
-                      if VCPU.fullmatch((text(task / "comm") or "").strip()))
-    return []
+        for task in (vm.process / "task").iterdir():
+            named = VCPU.fullmatch((text(task / "comm") or "").strip())
+            if named:
+                found[int(named[1])] = task
+    return dict(sorted(found.items()))
 
 
 def text(file: Path) -> str | None:

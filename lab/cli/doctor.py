@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`./pvsync doctor`: what is wrong on a KVM host, and what cures it."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from lab.cli.options import DIRECTORY
+from lab.core.errors import LabError, UsageError
+from lab.observe import vms
+from lab.operate import doctor as looking
+from lab.operate.settings import Host
+
+
+@click.command(short_help="What is wrong on a KVM host, why, and what cures it.")
+@click.option("-s", "--interval", type=click.FloatRange(0.1, 3600), default=5.0,
+              show_default=True, metavar="SECONDS", help="How long a look takes.")
+@click.option("--once", is_flag=True, help="One look, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look.")
+@click.option("--csv", "as_csv", is_flag=True, help="A line for each VM and look.")
+@click.option("-L", "--log-to-file", "file", type=DIRECTORY,
+              help="Append CSV to this file, for ever.")
+@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+              help="Where it is mounted.")
+@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+              help="Where it is mounted.")
+@click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
+              help="Where it is mounted.")
+def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path | None,
+           debugfs: Path, proc: Path, sysfs: Path) -> None:
+    """Look at this KVM host, with pvsync or without: who waits, why, what it costs, what helps.
+
+    Changes nothing, but that a pvsync kernel counts meanwhile. Ctrl-C ends it.
+    """
+    if as_json and (as_csv or file):
+        raise UsageError("give --json or --csv, not both; -L is CSV")
+    with vms.counting(debugfs), _to(file) as out, contextlib.suppress(KeyboardInterrupt):
+        fresh = (as_csv or file is not None) and (file is None or out.tell() == 0)
+        if fresh:
+            _put(out, looking.head())
+        for look in looking.looks(Host(debugfs, proc, sysfs), interval):
+            if as_json:
+                _put(out, looking.as_json(look) + "\n")
+            elif as_csv or file:
+                _put(out, looking.rows(look, time.time()))
+            else:
+                _put(out, ("" if once else "\n") + looking.text(look))
+            if once:
+                return
+
+
+@contextlib.contextmanager
+def _to(file: Path | None) -> Iterator[TextIO]:
+    if file is None:
+        yield sys.stdout
+        return
+    try:
+        out = file.open("a", encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"{file} cannot be written ({error.strerror})") from None
+    with out:
+        yield out
+
+
+def _put(out: TextIO, text: str) -> None:
+    out.write(text)
+    out.flush()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pvsync doctor`: figures and findings of a KVM host as text of 60 columns, JSON or CSV."""
+
+import csv
+import io
+import json
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+
+from lab.core.errors import LabError
+from lab.operate import figures, findings, sample
+from lab.operate.figures import HostFigures, VmFigures
+from lab.operate.findings import Finding
+from lab.operate.sample import Facts
+from lab.operate.settings import Host
+
+WIDTH = 60
+NAME = 13
+"""Columns of a VM's name; longer ones have a line of their own."""
+COLUMNS = ("held_up", "worst", "busy", "costop", "yields_per_s", "yields_taken", "polled",
+           "exits_per_s", "unmarked", "lost_per_s", "throttled")
+"""Of a VM's figures those that CSV has, shares 0 to 1."""
+LEGEND = ("held up: of the vCPUs' time, waiting for a CPU, as esxtop's %RDY. co-stop: running"
+          " while another vCPU of the VM waits for a CPU; an estimate, and at most so much."
+          " yields: directed yields of vCPUs that spin; ok: those followed. poll: KVM polled in"
+          " vain. exits: of one vCPU. -: this kernel does not tell.")
+SLEEP = ("Linux 6.12 and later count some sleep of vCPUs as waiting, where they are not tied to"
+         " CPUs: held up and co-stop may be less than they seem.")
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that one look gives."""
+
+    facts: Facts
+    host: HostFigures
+    findings: list[Finding]
+
+
+def looks(host: Host, interval: float,
+          sleep: Callable[[float], None] = time.sleep) -> Iterator[Look]:
+    """A look after every interval, for ever; LabError when no VM runs."""
+    before, began = sample.read(host), time.monotonic()
+    if not before.vms:
+        raise LabError("no virtual machine runs under KVM on this machine")
+    while True:
+        sleep(interval)
+        after, ended = sample.read(host), time.monotonic()
+        facts = sample.facts(host)
+        found = figures.of_host(facts, before, after, ended - began)
+        yield Look(facts, found, findings.of(facts, found))
+        before, began = after, ended
+
+
+def text(look: Look) -> str:
+    """For a terminal or a mail, no line wider than WIDTH but for long names."""
+    host = look.host
+    ratio = "-" if host.overcommit is None else f"{host.overcommit:.1f}"
+    title = (f"{len(host.vms)} VMs, {host.vcpus} vCPUs on {len(look.facts.cpus)} CPUs:"
+             f" {ratio} each; CPUs idle {_percent(host.idle)} %")
+    kind = "with" if look.facts.pvsync else "without"
+    lines = [*textwrap.wrap(title, WIDTH),
+             f"Linux {look.facts.release}, {kind} pvsync; {host.seconds:.1f} s", "",
+             f"{'VM':{NAME}} vCPU  held   co- yields   ok poll  exits",
+             f"{'':{NAME}}      up %  stop     /s    %    %     /s"]
+    for vm in host.vms:
+        if len(vm.name) > NAME:
+            lines.append(vm.name)
+        lines.append(
+            f"{vm.name if len(vm.name) <= NAME else '':{NAME}} {vm.vcpus:4}"
+            f" {_percent(vm.held_up):>5} {_percent(vm.costop):>5} {_number(vm.yields_per_s):>6}"
+            f" {_percent(vm.yields_taken):>4} {_percent(vm.polled):>4}"
+            f" {_number(vm.exits_per_s):>6}".rstrip())
+    lines.append("")
+    for number, one in enumerate(look.findings, 1):
+        lines += [*_finding(number, one), ""]
+    if not look.findings:
+        lines += ["Nothing found: no VM is held up, nothing is set wrong.", ""]
+    notes = [LEGEND, *([SLEEP] if findings.takes_sleep_for_waits(look.facts) else [])]
+    for note in notes:
+        lines += textwrap.wrap(note, WIDTH)
+    return "\n".join(lines) + "\n"
+
+
+def _finding(number: int, one: Finding) -> Iterator[str]:
+    costs = "unknown" if one.costs is None else (
+        f"{_percent(one.costs)} % of {'its vCPUs' if one.vm else 'the CPUs'}' time")
+    head = f"{number}. {one.vm or 'This host'}: {one.what}"
+    yield from textwrap.wrap(head, WIDTH, subsequent_indent="   ")
+    for name, said in (("why", one.why), ("costs", costs), ("today", one.today),
+                       ("pvsync", one.pvsync), ("counts", one.threshold)):
+        if said:
+            yield from textwrap.wrap(f"   {name + ':':7} {said}", WIDTH,
+                                     subsequent_indent=" " * 11, break_on_hyphens=False)
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value / 1000:.0f}k" if value >= 99_950 else f"{value:.0f}"
+
+
+def as_json(look: Look) -> str:
+    """One object in one line."""
+    vms = [{name: value for name, value in asdict(vm).items()
+            if name not in {"words", "allowed", "why"}} for vm in look.host.vms]
+    host = {field.name: getattr(look.host, field.name) for field in fields(look.host)
+            if field.name != "vms"}
+    return json.dumps({"release": look.facts.release, "pvsync": bool(look.facts.pvsync),
+                       "cpus": len(look.facts.cpus), **host, "vms": vms,
+                       "findings": [asdict(one) for one in look.findings]})
+
+
+def head() -> str:
+    """The first line of CSV."""
+    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings"])
+
+
+def rows(look: Look, now: float) -> str:
+    """A line for each VM; `now` is seconds since 1970."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    return "".join(_csv(look, vm, stamp) for vm in look.host.vms)
+
+
+def _csv(look: Look, vm: VmFigures, stamp: str) -> str:
+    values = (getattr(vm, name) for name in COLUMNS)
+    found = " ".join(one.key for one in look.findings if one.vm == vm.name)
+    return _row([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus),
+                 *("" if value is None else f"{value:.6g}" for value in values), found])
+
+
+def _row(cells: list[str]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
