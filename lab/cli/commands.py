@@ -20,6 +20,7 @@ COMMANDS = {
     "apply": "lab.cli.settings:apply",
     "build": "lab.cli.build:build",
     "doctor": "lab.cli.doctor:doctor",
+    "export": "lab.cli.export:export",
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
     "replay": "lab.cli.replay:replay",

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pvsync export`: its text, and what Prometheus makes of metrics, alerts and dashboard."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main as cli
+from lab.core.errors import LabError
+from lab.observe import preemptions
+from lab.operate import metrics, watch
+from tests.lab.test_doctor import Fake
+
+RANGE = "[6s]"
+"""In place of minutes: for how long a rate is taken."""
+CONFIG = """\
+global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}
+rule_files: [alerts.yml]
+scrape_configs: [{{job_name: node, static_configs: [{{targets: ["127.0.0.1:{port}"]}}]}}]
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+def counts(fake: Fake, ms: int) -> None:
+    """What a pvsync kernel has counted after so many milliseconds."""
+    told = {f"preempt_{kind}": ms for kind in preemptions.KINDS} | {
+        "preempt_unmarked": 2 * ms, "extend_avoided": ms, "extend_expired": 2 * ms,
+        "extend_ns": ms * 10_000, "tlb_calls": ms}
+    fake.put("debug/kvm/7-11/pvsync/counters", "".join(f"{k} {v}\n" for k, v in told.items()))
+    for name in ("halt_poll_success_ns", "halt_poll_fail_ns"):
+        fake.put(f"debug/kvm/7-11/{name}", f"{ms * 1000}\n")
+
+
+def values(text: str, name: str) -> dict[str, float]:
+    """By its labels, as they are written."""
+    return {line.rpartition(" ")[0].removeprefix(name): float(line.rpartition(" ")[2])
+            for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))}
+
+
+# The text
+
+def test_a_stock_host(fake: Fake) -> None:
+    fake.state(2000, 400, 800)
+    text = watch.export(fake.host, None, 100.0)
+    labels = '{domain="a-rather-long-name",vcpu="%d"}'
+    assert values(text, "pvsync_vcpu_wait_seconds_total") == {
+        labels % 0: 1.0, labels % 1: 1.0}
+    assert values(text, "pvsync_info") == {
+        '{version="6.1.0-28-amd64",mark="none",extend="none",yield="none"}': 1}
+    assert values(text, "pvsync_yields_total") == {
+        '{domain="a-rather-long-name",outcome="taken"}': 100,
+        '{domain="a-rather-long-name",outcome="refused"}': 300}
+    assert values(text, "pvsync_preemptions_total") == {
+        '{domain="a-rather-long-name",reason="unknown"}': 800}
+    assert "pvsync_grants_total" not in text
+    known = {metric.name for metric in metrics.METRICS}
+    assert {line.split()[2] for line in text.splitlines() if line[0] == "#"} <= known
+
+
+def test_costop_goes_on_from_one_export_to_the_next(fake: Fake, tmp_path: Path) -> None:
+    def after(ms: int, now: float) -> float:
+        fake.state(ms, 0, 0)
+        (value,) = values(watch.export(fake.host, tmp_path, now),
+                          "pvsync_costop_seconds_total").values()
+        return value
+
+    assert after(0, 100.0) == 0
+    assert after(10_000, 110.0) == pytest.approx(0.25 * 10 * 2)
+    assert after(20_000, 120.0) == pytest.approx(10)
+    assert after(1000, 130.0) == pytest.approx(10), "the VM has started again"
+    assert after(9000, 9000.0) == pytest.approx(10), "too long ago"
+    assert after(9100, 8000.0) == pytest.approx(10), "the clock went back"
+
+
+def test_two_vms_of_one_name(fake: Fake) -> None:
+    for pid in (20, 30):
+        fake.put(f"proc/{pid}/cmdline", "qemu\0-name\0a\"b\\c\0")
+        fake.put(f"proc/{pid}/comm", "qemu\n")
+        fake.put(f"debug/kvm/{pid}-11/exits", "5\n")
+    text = watch.export(fake.host, None, 1.0)
+    assert set(values(text, "pvsync_domain_vcpus")) == {
+        '{domain="a-rather-long-name"}', r'{domain="a\"b\\c (20)"}', r'{domain="a\"b\\c (30)"}'}
+    told = metrics.parse(text)
+    assert metrics.parse(metrics.text(told)) == told and len(told) > 5
+
+
+def test_a_file_that_cannot_be_written(fake: Fake, tmp_path: Path,
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    watch.export(fake.host, tmp_path, 1.0)
+    before = (tmp_path / watch.NAME).read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(LabError, match=r"cannot be written \(No space left on device\)"):
+        watch.export(fake.host, tmp_path, 2.0)
+    assert (tmp_path / watch.NAME).read_text() == before
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == [watch.NAME]
+
+
+def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch,
+                     capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [
+            "pvsync", "export", *words, "--debugfs", str(fake.host.debugfs), "--proc",
+            str(fake.host.proc), "--sys", str(fake.host.sys)])
+        return (cli._guarded(), *capsys.readouterr())
+
+    assert "pvsync_host_cpus 2\n" in run()[1]
+    assert run("--textfile", str(tmp_path)) == (0, "", "")
+    assert "pvsync_host_cpus 2\n" in (tmp_path / watch.NAME).read_text()
+    assert run("--textfile", str(tmp_path / "none"))[0] == 1
+    assert run("--print", "alerts", "--textfile", str(tmp_path))[0] == 2
+    assert json.loads(run("--print", "dashboard")[1])["panels"]
+
+
+def test_every_metric_has_what_its_kind_asks_for() -> None:
+    for metric in metrics.METRICS:
+        assert metric.name.startswith("pvsync_")
+        assert metric.name.endswith("_total") == (metric.kind == "counter")
+        assert bool(metric.title) == bool(metric.query)
+    shown = json.dumps(json.loads(watch.dashboard()))
+    assert {m.name for m in metrics.METRICS if m.name in shown} >= {
+        m.name for m in metrics.METRICS if m.kind == "counter"}
+
+
+# Prometheus
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    assert found, f"{name} is missing: run `make deps`"
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def process(*words: str | Path) -> Iterator[None]:
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        child.kill()
+        child.wait()
+
+
+class Server:
+    """Prometheus, a node exporter, and a host whose counters grow with time."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake, self.url, self.over = fake, "", threading.Event()
+        self.asked = ""
+        """Time of all questions, once there is data: their answers fit together."""
+        self.folder = fake.root / "textfiles"
+        self.folder.mkdir()
+
+    def grow(self) -> None:
+        began = time.time()
+        while not self.over.wait(0.2):
+            now = time.time()
+            ms = round(1000 * (now - began))
+            self.fake.state(ms, ms, 2 * ms)
+            self.fake.put("sys/fs/cgroup/qemu.slice/vm/cpu.stat",
+                          f"throttled_usec {ms * 100}\n")
+            counts(self.fake, ms)
+            watch.export(self.fake.host, self.folder, now)
+
+    def ask(self, query: str) -> list[float]:
+        text = urllib.parse.urlencode({"query": query, "time": self.asked} if self.asked else
+                                      {"query": query})
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{text}", timeout=10) as answer:
+            told = json.load(answer)
+        assert told["status"] == "success", told
+        return [float(one["value"][1]) for one in told["data"]["result"]]
+
+    def wait(self) -> None:
+        """Until rates are of a whole RANGE."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            try:
+                if self.ask(f"count_over_time(pvsync_host_cpus{RANGE}) > 8"):
+                    self.asked = f"{time.time():.3f}"
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                pass
+            time.sleep(0.3)
+        raise AssertionError("Prometheus has no data after 120 s")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("prometheus")
+    running = Server(Fake(root))
+    node, port = free_port(), free_port()
+    running.url = f"http://127.0.0.1:{port}"
+    (root / "alerts.yml").write_text(watch.alerts())
+    (root / "prometheus.yml").write_text(CONFIG.format(port=node))
+    writer = threading.Thread(target=running.grow)
+    with ExitStack() as stack:
+        stack.enter_context(process(
+            tool("prometheus-node-exporter"), "--collector.disable-defaults",
+            "--collector.textfile", f"--collector.textfile.directory={running.folder}",
+            f"--web.listen-address=127.0.0.1:{node}"))
+        stack.enter_context(process(
+            tool("prometheus"), f"--config.file={root}/prometheus.yml",
+            f"--storage.tsdb.path={root}/data", f"--web.listen-address=127.0.0.1:{port}"))
+        writer.start()
+        try:
+            running.wait()
+            yield running
+        finally:
+            running.over.set()
+            writer.join()
+
+
+EXPECTED = {
+    "vCPUs for each CPU": 1.0, "Held up: waiting for a CPU (as %RDY)": 0.5, "Running": 0.5,
+    "Co-stop, an estimate: at most (as %CSTP)": 0.25, "Preemptions": 1000,
+    "Unmarked, of the preemptions": 2 / len(preemptions.KINDS), "Loans": 1000,
+    "Borrowed": 0.005, "TLB requests": 1000, "Exits": 2000, "Directed yields": 250,
+    "Halt polling": 0.001, "Held back by a limit": 0.05}
+"""Of each panel the smallest of its values, while the host's clock goes as fast as ours."""
+RATIOS = ("vCPUs for each CPU", "Unmarked, of the preemptions")
+"""They do not depend on how fast it goes: this machine may be busy."""
+
+
+def test_every_query_of_the_dashboard_has_a_sane_value(server: Server) -> None:
+    (clock,) = server.ask(f"rate(pvsync_export_timestamp_seconds{RANGE})")
+    assert clock > 0.1, "the counters have hardly grown: this machine stands still"
+    panels = json.loads(watch.dashboard())["panels"]
+    assert {panel["title"] for panel in panels} == set(EXPECTED)
+    for panel in panels:
+        query = panel["targets"][0]["expr"].replace("[$__rate_interval]", RANGE)
+        told = server.ask(query)
+        rate = clock if panel["title"] not in RATIOS else 1.0
+        assert told and min(told) / rate == pytest.approx(EXPECTED[panel["title"]], rel=0.1), (
+            panel["title"], query, told)
+
+
+def test_every_alert_is_taken_and_sees_what_it_is_for(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "alerts.yml").write_text(watch.alerts())
+    done = subprocess.run([tool("promtool"), "check", "rules", tmp_path / "alerts.yml"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"{len(watch.ALERTS)} rules found" in done.stdout, done
+    firing = {alert.name for alert in watch.ALERTS
+              if server.ask(alert.expression.replace("[5m]", RANGE))}
+    assert firing == {alert.name for alert in watch.ALERTS} - {"PvsyncNotExported"}
+    stale = next(alert for alert in watch.ALERTS if alert.name == "PvsyncNotExported")
+    assert server.ask(stale.expression.replace(">", "<"))
