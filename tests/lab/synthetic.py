@@ -242,9 +242,9 @@ class Synthetic:
 
 
 def _output(workload: Workload, value: float) -> str:
-    if workload.name == "hackbench":
+    if workload.pattern == HACKBENCH.pattern:
         return f"Running in process mode\nTime: {value:.6f}\n"
-    if workload.name == "dbench":
+    if workload.pattern == THROUGHPUT.pattern:
         return f"Throughput {value:.6f} MB/sec  4 clients\n"
     return "done\n"
 
