@@ -127,6 +127,7 @@
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/count.h>
 #include <linux/pvsync/ecs.h>
+#include <linux/pvsync/shims.h>
 
 #include "counters.h"
 #include "ecs.h"
@@ -194,7 +195,7 @@ static void notrace announced_spin(struct qspinlock *lock, u32 val)
  */
 slowpath_fn pvsync_spin_slowpath(void)
 {
-	return spin_slowpath ?: pv_ops.lock.queued_spin_lock_slowpath;
+	return spin_slowpath ?: pvsync_get_slowpath();
 }
 
 /* Context: one CPU, before alternatives turn it into a direct call. */
@@ -203,7 +204,7 @@ static void __init announce_spins(bool on)
 	slowpath_fn plain = pvsync_spin_slowpath();
 
 	spin_slowpath = on ? plain : NULL;
-	pv_ops.lock.queued_spin_lock_slowpath = on ? announced_spin : plain;
+	pvsync_set_slowpath(on ? announced_spin : plain);
 }
 
 #else
@@ -426,9 +427,9 @@ static long share_record(void)
 	if (form == FORM_COUNT)
 		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_COUNT, 0, 0, 0);
 	this_cpu_ptr(&pvsync_ecs)->layout = preempt_count_layout;
-	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.preempt_count));
+	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_preempt_count));
 	if (nesting) {
-		task = per_cpu_ptr_to_phys(this_cpu_ptr(&pcpu_hot.current_task));
+		task = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_current_task));
 		memory = PAGE_OFFSET | nesting;
 	}
 	return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_FREE, count, task, memory);

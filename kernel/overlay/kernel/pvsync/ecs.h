@@ -2,7 +2,10 @@
 #ifndef _KERNEL_PVSYNC_ECS_H
 #define _KERNEL_PVSYNC_ECS_H
 
-#include <asm/paravirt_types.h>
+#include <asm/paravirt.h>
+#include <asm/qspinlock.h>
+
+#include <linux/pvsync/shims.h>
 
 #include "locks.h"
 
@@ -27,7 +30,7 @@ slowpath_fn pvsync_spin_slowpath(void);
 
 static inline slowpath_fn pvsync_spin_slowpath(void)
 {
-	return pv_ops.lock.queued_spin_lock_slowpath;
+	return pvsync_get_slowpath();
 }
 
 #endif

@@ -58,6 +58,7 @@
 #include "../sched/sched.h"
 
 #include <linux/pvsync/extend.h>
+#include <linux/pvsync/shims.h>
 
 DEFINE_STATIC_KEY_FALSE(pvsync_extend_key);
 
@@ -133,7 +134,7 @@ bool __pvsync_extended(struct task_struct *prev)
 {
 	bool (*ask)(void) = READ_ONCE(ask_kvm);
 
-	return ask && tif_need_resched() && !READ_ONCE(prev->__state) && ask();
+	return ask && pvsync_switch_is_wanted() && !READ_ONCE(prev->__state) && ask();
 }
 
 /* Whether bandwidth control has taken, or is about to take, its CPU from @cfs_rq. */
@@ -178,11 +179,14 @@ static struct sched_entity *group_of(struct sched_entity *se)
  */
 bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 {
-	u64 ns = max_t(u64, 2 * se->slice, TICK_NSEC);
-	/* In the virtual time of its queue. */
-	s64 most = div64_ul(ns * NICE_0_LOAD, se->load.weight);
+	struct cfs_rq *queue = pvsync_vruntime_queue(cfs_rq);
+	s64 most;
 
-	return (s64)(se->vruntime - avg_vruntime(cfs_rq)) > most;
+	if (!pvsync_has_vruntime(se))
+		return false;
+	/* In the virtual time of its queue. */
+	most = div64_ul(pvsync_lag_limit(queue, se) * NICE_0_LOAD, pvsync_weight(se));
+	return (s64)(se->vruntime - avg_vruntime(queue)) > most;
 }
 
 /* Whether the running task, of the fair class, and the groups above it may get into debt. */
@@ -257,6 +261,6 @@ bool pvsync_cpu_wanted(void)
 	struct rq *rq = this_rq();
 
 	return READ_ONCE(rq->nr_running) >
-	       READ_ONCE(rq->cfs.h_nr_delayed) + queued_servers(rq) + 1;
+	       pvsync_nr_delayed(rq) + pvsync_nr_counted(queued_servers(rq)) + 1;
 }
 EXPORT_SYMBOL_GPL(pvsync_cpu_wanted);

@@ -24,6 +24,7 @@
 
 #include <linux/pvsync/ecs.h>
 #include <linux/pvsync/lock_stat.h>
+#include <linux/pvsync/shims.h>
 
 #include "counters.h"
 

@@ -3,8 +3,8 @@
  * Choice of the spinlock algorithm at boot, and the timeout of the preemptable
  * ticket lock.
  *
- * A contended lock calls its slow path through pv_ops, which the alternatives
- * turn into a direct call before a second CPU is up. Choosing an algorithm is
+ * A contended lock calls its slow path through a pointer of the kernel's, which is
+ * a direct call before a second CPU is up. Choosing an algorithm is
  * setting that pointer while early parameters are parsed: there is one CPU,
  * interrupts are off, and so no lock can be contended yet.
  */
@@ -26,6 +26,7 @@
 
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/pmt_lock.h>
+#include <linux/pvsync/shims.h>
 
 #include "ecs.h"
 #include "guest.h"
@@ -173,7 +174,7 @@ static int __init parse_lock(char *arg)
 	 */
 	nopvspin = i || nopvspin_given;
 	chosen = i;
-	pv_ops.lock.queued_spin_lock_slowpath = wanted_slowpath();
+	pvsync_set_slowpath(wanted_slowpath());
 	set_unlock(choice);
 	return 0;
 }
@@ -221,7 +222,7 @@ static int __init parse_help(char *arg)
 		wanted = HELP_OFF;
 	}
 	help_cycles = wanted;
-	pv_ops.lock.queued_spin_lock_slowpath = wanted_slowpath();
+	pvsync_set_slowpath(wanted_slowpath());
 	return 0;
 }
 early_param("pvsync.help", parse_help);

@@ -9,9 +9,11 @@
 #include <asm/paravirt.h>
 #include <asm/qspinlock.h>
 
+#include <linux/pvsync/shims.h>
+
 static int __init overrule(char *arg)
 {
-	pv_ops.lock.queued_spin_lock_slowpath = native_queued_spin_lock_slowpath;
+	pvsync_set_slowpath(native_queued_spin_lock_slowpath);
 	return 0;
 }
 early_param("pvsync.overrule", overrule);

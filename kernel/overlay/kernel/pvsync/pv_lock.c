@@ -138,6 +138,7 @@
 
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
+#include <linux/pvsync/shims.h>
 
 #include "locks.h"
 #include "pmt_wait.h"
@@ -389,7 +390,7 @@ const char * __init pvsync_pv_unavailable(void)
 void __init pvsync_pv_install(bool ordered)
 {
 	pvsync_pv_ticket = ordered;
-	pv_ops.lock.queued_spin_unlock = PV_CALLEE_SAVE(__pvsync_pv_unlock);
+	pvsync_set_unlock(__pvsync_pv_unlock);
 }
 
 /**
@@ -399,6 +400,5 @@ void __init pvsync_pv_install(bool ordered)
  */
 void __init pvsync_pv_uninstall(void)
 {
-	pv_ops.lock.queued_spin_unlock =
-		PV_CALLEE_SAVE(__native_queued_spin_unlock);
+	pvsync_set_unlock(__native_queued_spin_unlock);
 }

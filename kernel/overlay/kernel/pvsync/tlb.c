@@ -95,6 +95,7 @@
 
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/count.h>
+#include <linux/pvsync/shims.h>
 #include <linux/pvsync/tlb.h>
 
 #include "guest.h"
@@ -304,7 +305,8 @@ static enum pvsync_tlb_mechanism flush_by_mechanism(enum pvsync_tlb_mechanism by
 						    const struct flush_tlb_info *info)
 {
 	if (by_hypercall(by)) {
-		if (shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
+		if (!pvsync_flush_is_stock(info) &&
+		    shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
 			return by;
 		by = stock_mechanism();
 	}
@@ -321,6 +323,7 @@ static void pvsync_flush_tlb_multi(const struct cpumask *cpumask,
 	enum pvsync_tlb_mechanism by = READ_ONCE(mechanism);
 	struct pvsync_tlb_timer timer;
 
+	pvsync_flush_stays();
 	if (!static_branch_unlikely(&pvsync_tlb_stat_key)) {
 		flush_by_mechanism(by, cpumask, info);
 		return;
@@ -471,7 +474,7 @@ static void __init start_shoot4u(void)
 	}
 	mechanism_if_offered = mechanism;
 	/* See "Freed page tables" above. */
-	pv_ops.mmu.tlb_remove_table = tlb_remove_table;
+	pvsync_free_tables_by_rcu();
 }
 
 static void __init start_kvmtlb(void)

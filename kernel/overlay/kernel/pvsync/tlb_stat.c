@@ -33,6 +33,8 @@
 
 #include <asm/paravirt.h>
 
+#include <linux/pvsync/shims.h>
+
 #include "counters.h"
 #include "tlb.h"
 

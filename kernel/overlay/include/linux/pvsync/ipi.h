@@ -11,6 +11,16 @@
 #include <linux/types.h>
 
 #include <linux/pvsync/ecs.h>
+#include <linux/pvsync/shims.h>
+
+/* Who may be switched away from meanwhile is told as a task, in the word that follows it. */
+static __always_inline void pvsync_call_wait_begins(bool stays)
+{
+	if (stays)
+		pvsync_ecs_wait_begins();
+	else
+		pvsync_ecs_enter(preemptable, PVSYNC_ECS_WAITER);
+}
 
 #ifdef CONFIG_PVSYNC_IPI
 
@@ -24,10 +34,12 @@ void __pvsync_ipi_wait(call_single_data_t __percpu *calls, const struct cpumask 
 static __always_inline bool pvsync_ipi_wait_begins(call_single_data_t __percpu *calls,
 						   const struct cpumask *cpus)
 {
-	pvsync_ecs_wait_begins();
+	const bool stays = pvsync_call_wait_stays();
+
+	pvsync_call_wait_begins(stays);
 	if (static_branch_unlikely(&pvsync_ipi_key))
 		__pvsync_ipi_wait(calls, cpus);
-	return true;
+	return stays;
 }
 
 #else
@@ -35,17 +47,22 @@ static __always_inline bool pvsync_ipi_wait_begins(call_single_data_t __percpu *
 /* A macro leaves nothing of its arguments. */
 #define pvsync_ipi_wait_begins(calls, cpus)					\
 ({										\
-	pvsync_ecs_wait_begins();						\
-	true;									\
+	const bool stays__ = pvsync_call_wait_stays();				\
+										\
+	pvsync_call_wait_begins(stays__);					\
+	stays__;								\
 })
 
 #endif /* CONFIG_PVSYNC_IPI */
 
 #if defined(CONFIG_PVSYNC_IPI) || defined(CONFIG_PVSYNC_ECS)
 
-static __always_inline void pvsync_ipi_wait_ends(const bool *unused)
+static __always_inline void pvsync_ipi_wait_ends(const bool *stays)
 {
-	pvsync_ecs_wait_ends();
+	if (*stays)
+		pvsync_ecs_wait_ends();
+	else
+		pvsync_ecs_drop(preemptable, PVSYNC_ECS_WAITER);
 }
 
 /**
@@ -55,7 +72,8 @@ static __always_inline void pvsync_ipi_wait_ends(const bool *unused)
  *
  * To be the first line of the block.
  *
- * Context: smp_call_function_many_cond(): task, preemption disabled, interrupts enabled.
+ * Context: smp_call_function_many_cond(): task, interrupts enabled; preemption as
+ * pvsync_call_wait_stays() says.
  */
 #define pvsync_ipi_waits(calls, cpus)						\
 	const bool waits__ __cleanup(pvsync_ipi_wait_ends) __maybe_unused =	\

@@ -50,6 +50,7 @@
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/kvm.h>
+#include <linux/pvsync/shims.h>
 
 #include "count.h"
 #include "ecs.h"
@@ -101,10 +102,10 @@ void pvsync_loan_init(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
-	if (loan->timer.function)
+	if (pvsync_timer_is_set_up(&loan->timer))
 		return;
-	hrtimer_init(&loan->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
-	loan->timer.function = loan_is_over;
+	pvsync_timer_setup(&loan->timer, loan_is_over, CLOCK_MONOTONIC,
+			   HRTIMER_MODE_REL_PINNED_HARD);
 }
 
 /**

@@ -61,8 +61,10 @@
 #include <asm/svm.h>
 #include <asm/vmx.h>
 
+#include <linux/pvsync/shims.h>
+
 #include "../cpuid.h"
-#include "../kvm_cache_regs.h"
+#include PVSYNC_KVM_REGS_H
 #include "../lapic.h"
 #include "../x86.h"
 

@@ -57,7 +57,9 @@
 #include <linux/bits.h>
 #include <linux/kvm_host.h>
 
-#include "../kvm_cache_regs.h"
+#include <linux/pvsync/shims.h>
+
+#include PVSYNC_KVM_REGS_H
 #include "../x86.h"
 
 #include "regs.h"
@@ -65,15 +67,15 @@
 static_assert(!(KVM_POSSIBLE_CR0_GUEST_BITS & (X86_CR0_PE | X86_CR0_PG)));
 static_assert(!(KVM_POSSIBLE_CR4_GUEST_BITS & X86_CR4_PCIDE));
 
-static void set_available(struct kvm_vcpu *vcpu, u32 available)
+static void set_available(struct kvm_vcpu *vcpu, unsigned long available)
 {
-	vcpu->arch.regs_avail = available & ~BIT(VCPU_EXREG_SEGMENTS);
+	pvsync_regs_avail(vcpu) = available & ~BIT(PVSYNC_REG_SEGMENTS);
 }
 
 /* Return: what is to be put back by set_available(). */
-static u32 reading_begins(struct kvm_vcpu *vcpu)
+static unsigned long reading_begins(struct kvm_vcpu *vcpu)
 {
-	u32 available = vcpu->arch.regs_avail;
+	unsigned long available = pvsync_regs_avail(vcpu);
 
 	set_available(vcpu, available);
 	return available;
@@ -89,7 +91,8 @@ static u32 reading_begins(struct kvm_vcpu *vcpu)
  */
 u32 pvsync_exit_reason(struct kvm_vcpu *vcpu)
 {
-	u32 reason, intr_info, error_code, available = reading_begins(vcpu);
+	unsigned long available = reading_begins(vcpu);
+	u32 reason, intr_info, error_code;
 	u64 info1, info2;
 
 	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
@@ -107,8 +110,8 @@ u32 pvsync_exit_reason(struct kvm_vcpu *vcpu)
  */
 bool pvsync_in_kernel(struct kvm_vcpu *vcpu)
 {
-	u32 available = reading_begins(vcpu);
-	bool in_kernel = kvm_arch_vcpu_in_kernel(vcpu);
+	unsigned long available = reading_begins(vcpu);
+	bool in_kernel = pvsync_reads_kernel_mode(vcpu);
 
 	set_available(vcpu, available);
 	return in_kernel;
@@ -124,7 +127,7 @@ bool pvsync_in_kernel(struct kvm_vcpu *vcpu)
  */
 bool pvsync_takes_interrupts(struct kvm_vcpu *vcpu)
 {
-	u32 available = reading_begins(vcpu);
+	unsigned long available = reading_begins(vcpu);
 	bool takes = kvm_x86_call(get_if_flag)(vcpu);
 
 	set_available(vcpu, available);
@@ -141,5 +144,5 @@ bool pvsync_takes_interrupts(struct kvm_vcpu *vcpu)
  */
 void pvsync_drop_segments(struct kvm_vcpu *vcpu)
 {
-	set_available(vcpu, vcpu->arch.regs_avail);
+	set_available(vcpu, pvsync_regs_avail(vcpu));
 }

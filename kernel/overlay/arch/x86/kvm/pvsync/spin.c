@@ -6,6 +6,7 @@
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
 
+#include <linux/pvsync/shims.h>
 #include <linux/pvsync/strong_yield.h>
 
 #include "count.h"
@@ -117,7 +118,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 	if (sign != PVSYNC_SIGN_HELP)
 		pvsync_window_spun(me, window, pvsync_time_of(start, end, mine->away_ns));
 }
-EXPORT_SYMBOL_GPL(pvsync_spin);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_spin);
 
 /* Of this thread; the same when it loses its CPU and when it has got the next one. */
 static unsigned long switches(void)

@@ -131,8 +131,9 @@
 
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/host.h>
+#include <linux/pvsync/shims.h>
 
-#include "../kvm_cache_regs.h"
+#include PVSYNC_KVM_REGS_H
 #include "../lapic.h"
 #include "../x86.h"
 
@@ -265,7 +266,8 @@ static bool note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *ra
 /* Whether the instructions that flush one address do what the guest expects. */
 static bool by_address(struct kvm_vcpu *vcpu)
 {
-	return !boot_cpu_has(X86_FEATURE_SVM) || !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE);
+	return !boot_cpu_has(X86_FEATURE_SVM) ||
+	       (pvsync_svm_flushes_by_address() && !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE));
 }
 
 /* On the CPU where @vcpu was last in the guest, which holds its translations. */
@@ -278,8 +280,7 @@ static void flush_ranges(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
 		const struct pvsync_tlb_range *range = &todo->ranges[i];
 
 		for (page = 0; page < range->pages; page++)
-			kvm_x86_call(flush_tlb_gva)(vcpu, range->start +
-						    ((u64)page << PAGE_SHIFT));
+			pvsync_flush_gva(vcpu, range->start + ((u64)page << PAGE_SHIFT));
 	}
 	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
 }

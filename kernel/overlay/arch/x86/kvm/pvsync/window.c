@@ -41,6 +41,8 @@
 
 #include <asm/tsc.h>
 
+#include <linux/pvsync/shims.h>
+
 #include "../x86.h"
 
 #include "count.h"
@@ -137,7 +139,7 @@ u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock)
 	vcpu->arch.pvsync.window.now = window;
 	return window;
 }
-EXPORT_SYMBOL_GPL(pvsync_window);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window);
 
 /**
  * pvsync_window_pauses - for how many PAUSEs a vCPU may spin from now on
@@ -158,7 +160,7 @@ u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock)
 	mine->now = pauses * worth;
 	return pauses;
 }
-EXPORT_SYMBOL_GPL(pvsync_window_pauses);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_pauses);
 
 /**
  * pvsync_window_soft - for how long a vCPU with the filter in software may spin
@@ -180,7 +182,7 @@ void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink)
 						  KVM_VMX_DEFAULT_PLE_WINDOW);
 	pvsync_window(vcpu, mine->stock);
 }
-EXPORT_SYMBOL_GPL(pvsync_window_soft);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_soft);
 
 /* As stock KVM does it: before it yields, so that the window shrinks again if it can. */
 static void grow_stock(struct pvsync_window *mine)
@@ -228,7 +230,7 @@ bool pvsync_window_reached(struct kvm_vcpu *vcpu)
 	grow_stock(&mine->window);
 	return true;
 }
-EXPORT_SYMBOL_GPL(pvsync_window_reached);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_reached);
 
 /**
  * pvsync_window_resume - a vCPU that had spun for its whole window goes on
@@ -241,7 +243,7 @@ void pvsync_window_resume(struct kvm_vcpu *vcpu)
 	pvsync_window_soft(vcpu, false);
 	pvsync_filter_resume(&vcpu->arch.pvsync.window.filter, rdtsc());
 }
-EXPORT_SYMBOL_GPL(pvsync_window_resume);
+EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_resume);
 
 /* Epochs */
 
