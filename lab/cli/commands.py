@@ -23,6 +23,7 @@ COMMANDS = {
     "export": "lab.cli.export:export",
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
+    "publish": "lab.cli.publish:publish",
     "replay": "lab.cli.replay:replay",
     "report": "lab.cli.report:report",
     "reproduce": "lab.cli.reproduce:reproduce",

@@ -22,15 +22,25 @@ def machine_kind() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} CPUs, {memory:.0f} GiB"
 
 
-def git_commit() -> str:
-    """Commit of this repository, with "-dirty" when files differ; may be "unknown"."""
-    def git(*arguments: str) -> str:
+def _git(*arguments: str) -> str | None:
+    """What git says of this repository; None when it fails."""
+    try:
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True,
                               text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-    try:
-        commit = git("rev-parse", "HEAD")
-        dirty = "-dirty" if commit and git("status", "--porcelain") else ""
     except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def git_commit() -> str:
+    """Commit of this repository, with "-dirty" when files differ; may be "unknown"."""
+    commit = _git("rev-parse", "HEAD")
+    if not commit:
         return "unknown"
-    return commit + dirty if commit else "unknown"
+    return f"{commit}-dirty" if _git("status", "--porcelain") else commit
+
+
+def is_known(commit: str) -> bool:
+    """Whether this repository has that commit."""
+    return _git("rev-parse", "--verify", "--quiet", "--end-of-options",
+                f"{commit}^{{commit}}") is not None

@@ -102,14 +102,19 @@ def ideal(axes: Axes, points: list[tuple[int, float]], label: str) -> None:
 
 def finish(axes: Axes, summary: Summary, y_label: str) -> None:
     """Axes with their units and the numbers of VMs, scale and legend."""
-    vms = sorted(summary.results.manifest.vms)
+    across(axes, summary, y_label)
+    legend(axes)
+
+
+def across(axes: Axes, summary: Summary, y_label: str) -> None:
+    """The same without a legend."""
     m = summary.results.manifest
+    vms = sorted(m.vms)
     axes.set_xticks(vms, [str(count) for count in vms])
     axes.set_xlim(min(vms) - 0.45, max(vms) + 0.45)
     axes.set_xlabel(f"number of VMs ({m.vcpus} vCPUs each, {m.pcpus} pCPUs)")
     axes.set_ylabel(y_label)
     scale(axes)
-    legend(axes)
 
 
 def legend(axes: Axes) -> None:

@@ -134,6 +134,11 @@ def observed_grids(summary: Summary, workload: Workload) -> list[Grid]:
     return [grid for grid in seen if grid.rows]
 
 
+def flush_means(summary: Summary, workload: Workload) -> list[Grid]:
+    """How long remote flushes took, where that was timed."""
+    return [grid for grid in (_flush_means(summary, workload),) if grid.rows]
+
+
 def _observed(summary: Summary, workload: Workload) -> Iterator[tuple[str, int, Observed]]:
     """Scheme, number of VMs, and what was observed of the cell, where it was."""
     m = summary.results.manifest

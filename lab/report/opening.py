@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from lab.core import stats
 from lab.core.model import Manifest
 from lab.report import modes, placebo
-from lab.report.grids import columns, number
+from lab.report.grids import Grid, columns, number
 from lab.report.summary import Summary
 from lab.report.verdict import Ratio, Verdict
 
@@ -39,14 +39,32 @@ def _moved(summary: Summary) -> list[str]:
 
 def verdict(summary: Summary) -> list[str]:
     """A line for each scheme and number of VMs; what they are on top."""
-    found = summary.verdicts
-    if not found:
+    if not summary.verdicts:
         return []
-    stars = any(ratio.possible for one in found for ratio in (one.best, one.worst))
+    stars = _stars(summary)
+    return [f"{_head(summary)}:", *(f"  {sentence(one, stars)}" for one in summary.verdicts)]
+
+
+def grid(summary: Summary) -> Grid | None:
+    """The same as a table, for a single workload: schemes down, numbers of VMs across."""
+    found = {(one.scheme, one.vms): one for one in summary.verdicts}
+    if not found or any(one.workloads > 1 for one in found.values()):
+        return None
     m = summary.results.manifest
-    head = f"Verdict against {m.baseline}; above x1 is better{_method(m, found)}"
-    return [f"{head}{'' if stars else '; too few for any star'}:",
-            *(f"  {sentence(one, stars)}" for one in found)]
+    schemes = dict.fromkeys(scheme for scheme, _ in found)
+    return Grid(_head(summary), "scheme", columns(m.vms), [
+        (scheme, [_own(found[scheme, vms]) if (scheme, vms) in found else "-" for vms in m.vms])
+        for scheme in schemes])
+
+
+def _stars(summary: Summary) -> bool:
+    return any(ratio.possible for one in summary.verdicts for ratio in (one.best, one.worst))
+
+
+def _head(summary: Summary) -> str:
+    m = summary.results.manifest
+    return (f"Verdict against {m.baseline}; above x1 is better{_method(m, summary.verdicts)}"
+            + ("" if _stars(summary) else "; too few for any star"))
 
 
 def _method(manifest: Manifest, found: Sequence[Verdict]) -> str:
@@ -64,16 +82,24 @@ def sentence(one: Verdict, stars: bool = True) -> str:
     Without `stars` no ratio says why it has none.
     """
     (vms,) = columns((one.vms,))
-    nothing = not one.beyond or (one.interval is not None and not one.differs)
-    known = f" ({NOTHING})" if nothing else ""
-    head = f"{one.scheme}, {vms}: x{number(one.speedup)}"
+    head = f"{one.scheme}, {vms}"
     if one.workloads == 1:
-        what = remark(one.best) if one.best.possible else known
-        return f"{head}{span(one.interval)} in {one.best.workload}{what}"
+        return f"{head}: {_own(one)} in {one.best.workload}"
     best, worst = (f"{ratio.workload} x{number(ratio.speedup)}{remark(ratio) if stars else ''}"
                    for ratio in (one.best, one.worst))
-    return (f"{head} on average{span(one.interval)}{known} over {one.workloads} workloads,"
-            f" best {best}, worst {worst}")
+    return (f"{head}: x{number(one.speedup)} on average{span(one.interval)}{_known(one)}"
+            f" over {one.workloads} workloads, best {best}, worst {worst}")
+
+
+def _known(one: Verdict) -> str:
+    nothing = not one.beyond or (one.interval is not None and not one.differs)
+    return f" ({NOTHING})" if nothing else ""
+
+
+def _own(one: Verdict) -> str:
+    """Of a single workload: `x1.40 [1.21, 1.62]*`."""
+    return (f"x{number(one.speedup)}{span(one.interval)}"
+            + (remark(one.best) if one.best.possible else _known(one)))
 
 
 def span(interval: tuple[float, float] | None) -> str:

@@ -32,21 +32,25 @@ def plots(summary: Summary) -> list[drawing.Plot]:
     return found
 
 
+def figures_of(axes: Axes, summary: Summary, workload: Workload) -> str:
+    """Points, quartiles and medians of all cells, and the ideal; the name of the y axis."""
+    lines = {
+        (scheme, vms): list(summary.cell(scheme, workload.name, vms).values)
+        for scheme, vms in drawing.places(summary)
+    }
+    drawing.series(axes, summary, lines)
+    m = summary.results.manifest
+    ideals = [(v, summary.cell(m.baseline, workload.name, v).ideal) for v in sorted(m.vms)]
+    drawn = [(v, ideal) for v, ideal in ideals if ideal is not None]
+    if drawn:
+        drawing.ideal(axes, drawn, f"ideal ({m.baseline})")
+    return f"{workload.metric} ({workload.unit}), {workload.better} is better"
+
+
 def _time(summary: Summary, workload: Workload) -> drawing.Plot:
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        lines = {
-            (scheme, vms): list(summary.cell(scheme, workload.name, vms).values)
-            for scheme, vms in drawing.places(summary)
-        }
-        drawing.series(axes, summary, lines)
-        m = summary.results.manifest
-        ideals = [(v, summary.cell(m.baseline, workload.name, v).ideal) for v in sorted(m.vms)]
-        drawn = [(v, ideal) for v, ideal in ideals if ideal is not None]
-        if drawn:
-            drawing.ideal(axes, drawn, f"ideal ({m.baseline})")
-        drawing.finish(axes, summary,
-                       f"{workload.metric} ({workload.unit}), {workload.better} is better")
+        drawing.finish(axes, summary, figures_of(axes, summary, workload))
 
     caption = (
         f"{workload.name}: {workload.metric} against the number of VMs. A point is one valid run"

@@ -82,13 +82,18 @@ def caption(summary: Summary, workload: Workload) -> str:
 
 def grids(summary: Summary, workload: Workload) -> list[Grid]:
     """Every table of a workload that the summary has the values for."""
+    return main_grids(summary, workload) + observed_grids(summary, workload)
+
+
+def main_grids(summary: Summary, workload: Workload) -> list[Grid]:
+    """Its figures, and the speed-ups over REFERENCE."""
     heads = columns(summary.results.manifest.vms)
     found = [Grid(caption(summary, workload), "scheme", heads, list(rows(summary, workload)))]
     faster = list(speedup_rows(summary, workload))
     if faster:
         title = f"{workload.name}: speed-up over {REFERENCE}, times"
         found.append(Grid(title, "scheme", heads, faster))
-    return found + observed_grids(summary, workload)
+    return found
 
 
 def notes(summary: Summary) -> list[str]:

@@ -102,7 +102,7 @@ def test_few_runs_have_no_interval(tmp_path: Path) -> None:
     assert head == ("Verdict against a; above x1 is better; 2 runs a cell, too few for an"
                     " interval; too few for any star:")
     assert "  b, 3 VMs: x2.00 in hackbench" in lines
-    assert "  c, 3 VMs: x0.990 in hackbench (no difference)" in lines
+    assert "  c, 3 VMs: x0.990 (no difference) in hackbench" in lines
 
 
 def test_sentences() -> None:
@@ -117,7 +117,7 @@ def test_sentences() -> None:
     assert "[0.900, 2.20] (no difference) over" in opening.sentence(same)
     assert opening.sentence(same).endswith("worst mmap-writer x3.40 (too few runs for a star)")
     assert opening.sentence(replace(one, workloads=1)) == (
-        "recommended, 3 VMs: x1.40 [1.21, 1.62] in mmap-writer*")
+        "recommended, 3 VMs: x1.40 [1.21, 1.62]* in mmap-writer")
 
 
 def test_it_is_on_top(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables and sentences of a report as Markdown."""
+
+import textwrap
+from collections.abc import Iterable
+
+from lab.report import opening, table
+from lab.report.grids import Grid
+from lab.report.summary import Summary
+
+WIDTH = 100
+"""Columns of prose."""
+SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_<|`"})
+
+
+def escaped(text: str) -> str:
+    """As it reads, whatever it holds."""
+    return text.translate(SPECIAL)
+
+
+def grid(one: Grid) -> str:
+    """Its caption, the table, and what a reader of it has to know."""
+    rows = ([one.first, *one.columns], ["---", *("---:" for _ in one.columns)],
+            *([escaped(label), *map(escaped, cells)] for label, cells in one.rows))
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n\n".join([wrapped(f"**{escaped(one.caption)}**"), "\n".join(lines),
+                        *(wrapped(escaped(note)) for note in one.notes)])
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Prose in lines of at most WIDTH; lines after the first are indented."""
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False)
+
+
+def items(lines: Iterable[str]) -> str:
+    """A list."""
+    return "\n".join(wrapped(f"- {escaped(line.strip())}", "  ") for line in lines)
+
+
+def verdict(summary: Summary) -> list[str]:
+    """What is wrong, and the verdict; parts that are empty are left out."""
+    wrong = items(opening.alerts(summary))
+    speedups = opening.grid(summary)
+    if speedups:
+        return [*[wrong] * bool(wrong), grid(speedups)]
+    head, *lines = opening.verdict(summary) or [""]
+    parts = [wrong, wrapped(escaped(head)), items(lines)]
+    return [part for part in parts if part]
+
+
+def document(summary: Summary) -> str:
+    """All of a report: the verdict, the tables, and how to read them."""
+    grids = [one for workload in summary.results.manifest.workloads
+             for one in table.grids(summary, workload)]
+    parts = [*verdict(summary), *map(grid, grids), items(table.notes(summary)),
+             provenance(summary)]
+    return "\n\n".join(parts) + "\n"
+
+
+def provenance(summary: Summary) -> str:
+    """What the figures were made on and with."""
+    m = summary.results.manifest
+    kind = {"vt": "machine model {}, in virtual time (backend vt)"}.get(
+        m.backend, "{}, backend " + m.backend).format(m.machine)
+    return "\n".join((f"Made by `{' '.join(m.command)}`", wrapped(
+        f"at commit {m.commit[:12]}, {m.created[:10]}: {escaped(kind)}; kernel {escaped(m.kernel)}"
+        f" on Linux {m.base_version}; QEMU {escaped(m.qemu)}.")))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Results that the pages of docs/results show: their data, and what is made of them.
+
+docs/results/data/NAME.json holds what is left of a result directory's summary. From it alone
+come docs/results/NAME.svg and, in any page there, what stands between `<!-- data: NAME -->`
+and `<!-- end -->`.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lab.core import paths
+from lab.core.cells import Cell, Observed
+from lab.core.decode import DecodeError, decode, read_json
+from lab.core.errors import UsageError
+from lab.core.model import Manifest
+from lab.machine import provenance
+from lab.report import footer, grids, markdown, table
+from lab.report.summary import Results, Summary, load, summarize
+from lab.report.verdict import Verdict
+from lab.run import records
+
+FOLDER = paths.ROOT / "docs" / "results"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+BLOCK = re.compile(r"(?P<head>^<!-- data: (?P<name>\S+) -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
+                   re.MULTILINE | re.DOTALL)
+LICENSE = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
+PLACES = ("--out", "--resume", "--jobs")
+"""Options of a command that change no figure, and name places of one machine."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What is kept of a summary."""
+
+    manifest: Manifest
+    comparisons: int
+    smallest_n: int
+    alikeness: float | None
+    valid: bool
+    warnings: tuple[str, ...]
+    invalid: tuple[str, ...]
+    """Sentences on runs that are in no figure."""
+    verdicts: tuple[Verdict, ...]
+    cells: tuple[Cell, ...]
+
+    def summary(self) -> Summary:
+        """As it was, without its runs."""
+        return Summary(Results(Path(), self.manifest, (), (), self.warnings), self.cells,
+                       self.comparisons, self.smallest_n, self.alikeness, self.valid,
+                       self.verdicts)
+
+
+def trimmed(summary: Summary) -> Published:
+    """What is to be kept: no place of the machine, and of what was observed figures alone."""
+    m = summary.results.manifest
+    return Published(
+        manifest=replace(m, command=command(m.command)), comparisons=summary.comparisons,
+        smallest_n=summary.smallest_n, alikeness=summary.alikeness, valid=summary.valid,
+        warnings=summary.results.warnings, invalid=tuple(footer.invalid_notes(summary)),
+        verdicts=summary.verdicts,
+        cells=tuple(replace(cell, observed=_figures(cell.observed)) for cell in summary.cells))
+
+
+def command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the places where one machine keeps things."""
+    kept, skip = list[str](), False
+    for word in words:
+        if not skip and not word.startswith(tuple(f"{name}=" for name in PLACES)) \
+                and word not in PLACES:
+            kept.append(Path(word).name if word.startswith("/") else word)
+        skip = word in PLACES and not skip
+    return tuple(kept)
+
+
+def _figures(seen: Observed | None) -> Observed | None:
+    if seen is None:
+        return None
+    times = seen.flushes and tuple(replace(one, buckets=()) for one in seen.flushes)
+    return replace(seen, counters={}, waits=(), host={}, window_costs=(), flushes=times)
+
+
+def as_json(published: Published) -> str:
+    """Its file: a line for each cell and for each part of the manifest."""
+    lines = []
+    for field in fields(published):
+        value = _lean(getattr(published, field.name))
+        if isinstance(value, dict):
+            body = ",\n".join(f"  {json.dumps(key)}: {_line(part)}" for key, part in value.items())
+            lines.append(f" {json.dumps(field.name)}: {{\n{body}\n }}")
+        elif isinstance(value, list) and value:
+            body = ",\n".join(f"  {_line(part)}" for part in value)
+            lines.append(f" {json.dumps(field.name)}: [\n{body}\n ]")
+        else:
+            lines.append(f" {json.dumps(field.name)}: {_line(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    """Numbers are whole: rounded, some would read otherwise than in the report."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _lean(value: Any) -> Any:
+    """For JSON, without fields that are as they are by default."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _lean(own) for field in fields(value)
+                if (own := getattr(value, field.name)) != _default(field)}
+    return [_lean(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def _default(field: Any) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def read(name: str, folder: Path = FOLDER) -> Published:
+    """The data of that name; UsageError when there are none or they are damaged."""
+    file = folder / "data" / f"{name}.json"
+    if not file.is_file():
+        raise UsageError(f"{file} is not there: publish {name} first.")
+    try:
+        return decode(Published, read_json(file.read_text()))
+    except (json.JSONDecodeError, DecodeError) as error:
+        raise UsageError(f"{file}: {error}.") from None
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """Of all data that there are."""
+    return sorted(file.stem for file in (folder / "data").glob("*.json"))
+
+
+def block(name: str, published: Published) -> str:
+    """What stands between the markers in a page."""
+    summary = published.summary()
+    m = summary.results.manifest
+    shown = [one for workload in m.workloads
+             for one in (*table.main_grids(summary, workload),
+                         *grids.flush_means(summary, workload))]
+    parts = [f"![{m.experiment}: figures against the number of VMs]({name}.svg)",
+             *markdown.verdict(summary), *map(markdown.grid, shown),
+             "<details><summary>How to read it</summary>",
+             markdown.items([*table.notes(summary), *published.invalid]), "</details>",
+             markdown.provenance(summary)]
+    return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def picture(name: str, published: Published) -> str:
+    """NAME.svg."""
+    from lab.report import pictures  # loads matplotlib
+
+    return LICENSE + pictures.overview(name, published.summary()).svg
+
+
+def pages(folder: Path = FOLDER) -> Iterator[tuple[Path, str, str]]:
+    """Each page with blocks: its text, and what it has to be by the data."""
+    for page in sorted(folder.glob("*.md")):
+        text = page.read_text()
+        if BLOCK.search(text):
+            yield page, text, BLOCK.sub(
+                lambda found: found["head"] + block(found["name"], read(found["name"], folder))
+                + found["end"], text)
+
+
+def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
+    """Keep the data of a result directory under that name; what was written.
+
+    UsageError when it is no result directory, or nobody could make it again.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(f"The name {name} must be small letters, digits and hyphens.")
+    summary = summarize(load(directory))
+    commit = summary.results.manifest.commit
+    if not provenance.is_known(commit):
+        raise UsageError(f"{directory} was made at commit {commit or 'unknown'}, which this"
+                         " repository does not have: nobody could make it again.")
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    file = folder / "data" / f"{name}.json"
+    records.replace(file, as_json(trimmed(summary)))
+    if not any(found["name"] == name for page in folder.glob("*.md")
+               for found in BLOCK.finditer(page.read_text())):
+        m = summary.results.manifest
+        page = folder / f"{name}.md"
+        begun = page.exists()
+        before = page.read_text().rstrip() + "\n" if begun else f"{LICENSE}# {m.experiment}\n"
+        records.replace(page, f"{before}\n<!-- data: {name} -->\n<!-- end -->\n")
+    return [file, *render(folder)]
+
+
+def render(folder: Path = FOLDER) -> list[Path]:
+    """Make pictures and blocks of all data again; those that have changed."""
+    made = {folder / f"{name}.svg": picture(name, read(name, folder)) for name in names(folder)}
+    made |= {page: wanted for page, _, wanted in pages(folder)}
+    changed = [file for file, text in made.items()
+               if not file.exists() or file.read_text() != text]
+    for file in changed:
+        records.replace(file, made[file])
+    return changed

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the pages of results show is what their data give."""
+
+import json
+import random
+import subprocess
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.core.errors import UsageError
+from lab.machine import provenance
+from lab.report import markdown, published, table
+from lab.report.grids import Grid
+from lab.report.published import FOLDER
+from lab.report.summary import load, summarize
+from tests.lab.synthetic import HACKBENCH, Counted, Synthetic
+
+NAMES = published.names()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_picture_is_of_its_data(name: str) -> None:
+    """If the form has changed on purpose: ./pvsync publish."""
+    assert (FOLDER / f"{name}.svg").read_text() == published.picture(name, published.read(name))
+
+
+def test_every_block_is_of_its_data() -> None:
+    wrong = [page.name for page, text, wanted in published.pages() if text != wanted]
+    assert not wrong, f"{wrong}: ./pvsync publish makes them again"
+
+
+def test_all_data_are_shown_and_known() -> None:
+    shown = {found["name"] for page in FOLDER.glob("*.md")
+             for found in published.BLOCK.finditer(page.read_text())}
+    assert NAMES and shown == {*NAMES}
+    assert {file.stem for file in FOLDER.glob("*.svg")} == {*NAMES}
+    for page in FOLDER.glob("*.md"):
+        text = page.read_text()
+        assert text.count("<!-- data: ") == text.count("<!-- end -->") == len(
+            [*published.BLOCK.finditer(text)]), page.name
+
+
+def flushing(label: str, vms: int) -> Counted:
+    times = [(7000 * vms, 6000), (9000, 8000)] * (3 if label == "tas" else 5)
+    return Counted(guest={"lock_kicks": 5}, flushes={"ipi": times})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where to publish results of commits that are known."""
+    monkeypatch.setattr(provenance, "is_known", lambda commit: commit == "0000000")
+    (tmp_path / "results").mkdir()
+    return tmp_path / "results"
+
+
+def test_publish_begins_a_page(folder: Path, tmp_path: Path) -> None:
+    made = Synthetic(reps=2, boots=1).write(tmp_path / "made")
+    assert {file.name for file in published.publish(made, "new", folder)} == {
+        "new.json", "new.svg", "new.md"}
+    page = (folder / "new.md").read_text()
+    assert page.startswith("<!-- SPDX") and "# synthetic\n" in page
+    summary = summarize(load(made))
+    for scheme in ("pvqspinlock", "ticket", "pmt"):
+        for vms in (1, 2, 3):
+            text = table.cell_text(summary.cell(scheme, "hackbench", vms))
+            assert f" {text.replace('*', chr(92) + '*')} |" in page
+    assert "Verdict against pvqspinlock" in page and "![synthetic: " in page
+    assert "Made by `pvsync run synthetic`" in page and "at commit 0000000" in page
+    assert all(len(line) <= 100 for line in page.splitlines() if not line.startswith("|"))
+    root = ET.fromstring((folder / "new.svg").read_text())
+    texts = " ".join(one.text or "" for one in root.iter() if one.tag.endswith("}text"))
+    for label in ("time (s), lower is better", "number of VMs (2 vCPUs each, 2 pCPUs)",
+                  "ideal (pvqspinlock)", "pmt", "hackbench"):
+        assert label in texts
+
+
+def test_publish_again_replaces_and_leaves_what_is_by_hand(folder: Path, tmp_path: Path) -> None:
+    page = folder / "some.md"
+    page.write_text("# Some\nBefore.\n\n<!-- data: one -->\nold\n<!-- end -->\n\nAfter.\n")
+    for seed in (1, 2):
+        made = Synthetic(reps=2, boots=1, seed=seed).write(tmp_path / str(seed))
+        written = published.publish(made, "one", folder)
+        assert [file.name for file in written] == ["one.json", "one.svg", "some.md"]
+        text = page.read_text()
+        assert text.startswith("# Some\nBefore.\n\n<!-- data: one -->\n")
+        assert text.endswith("<!-- end -->\n\nAfter.\n") and "old" not in text
+        assert table.cell_text(summarize(load(made)).cell("pvqspinlock", "hackbench", 2)) in text
+    assert not (folder / "one.md").exists() and published.render(folder) == []
+    page.write_text(page.read_text().replace("ticket", "other", 1))
+    assert [(one.name, text != wanted) for one, text, wanted in published.pages(folder)] == [
+        ("some.md", True)]
+
+
+def test_what_is_kept_is_what_it_was(tmp_path: Path, folder: Path) -> None:
+    """Tables from the data are those of the report; counters and places are left out."""
+    made = Synthetic(("tas", "pmt"), reps=3, boots=1, counted=flushing,
+                     invalid={("pmt", 3): "g1: rcu stall"})
+    directory = made.write(tmp_path / "made")
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["command"] = ["./pvsync", "run", "/a/b.toml", "--out", "/x/y", "--jobs=3", "--seeds",
+                           "3"]
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    published.publish(directory, "kept", folder)
+    text = (folder / "data" / "kept.json").read_text()
+    for gone in ("/x/y", "/a/", "jobs", "lock_kicks", str(tmp_path)):
+        assert gone not in text
+    kept, summary = published.read("kept", folder), summarize(load(directory))
+    assert kept == published.trimmed(summary)
+    assert kept.manifest.command == ("./pvsync", "run", "b.toml", "--seeds", "3")
+    assert [replace(cell, observed=None) for cell in kept.cells] == [
+        replace(cell, observed=None) for cell in summary.cells]
+    shown = [*table.main_grids(summary, HACKBENCH),
+             *table.main_grids(kept.summary(), HACKBENCH)]
+    assert shown[0] == shown[1]
+    page = (folder / "kept.md").read_text()
+    assert "latency of remote TLB flushes (us)" in page and "1 of 19 runs were invalid" in page
+    assert "remote TLB flush (us)" in (folder / "kept.svg").read_text()
+
+
+def test_options_of_places() -> None:
+    assert published.command(("./pvsync", "run", "x", "--resume", "d", "--vms", "2")) == (
+        "./pvsync", "run", "x", "--vms", "2")
+    assert published.command(("--out=d", "--jobs", "--jobs")) == ()
+
+
+@pytest.mark.parametrize(("name", "commit", "message"), [
+    ("../x", "0000000", "small letters"), ("New", "0000000", "small letters"),
+    ("new", "0000000-dirty", "nobody could make it again"),
+])
+def test_refusals(folder: Path, tmp_path: Path, name: str, commit: str, message: str) -> None:
+    directory = Synthetic(reps=1, boots=1).write(tmp_path / "made")
+    file = directory / "manifest.json"
+    file.write_text(file.read_text().replace('"0000000"', f'"{commit}"'))
+    with pytest.raises(UsageError, match=message):
+        published.publish(directory, name, folder)
+    assert [*folder.iterdir()] == []
+
+
+def test_damaged_and_missing_data(folder: Path) -> None:
+    (folder / "page.md").write_text("<!-- data: none -->\n<!-- end -->\n")
+    with pytest.raises(UsageError, match=r"none\.json is not there"):
+        published.render(folder)
+    (folder / "data").mkdir()
+    (folder / "data" / "none.json").write_text('{"manifest": 3}')
+    with pytest.raises(UsageError, match=r"none\.json: manifest must be a table"):
+        published.render(folder)
+
+
+def test_known_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert not provenance.is_known("HEAD")
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y")
+    subprocess.run((*git, "init", "-q"), check=True)
+    subprocess.run((*git, "commit", "-q", "--allow-empty", "-m", "x"), check=True)
+    commit = provenance.git_commit()
+    assert provenance.is_known(commit) and not provenance.is_known(f"{commit}-dirty")
+    assert not provenance.is_known("unknown") and not provenance.is_known("")
+
+
+def test_markdown_reads_as_it_is() -> None:
+    text = markdown.grid(Grid("a|b_c", "scheme", ["1 VM"], [("x*", ["1 <2>*"])], ("note *",)))
+    assert text == ("**a\\|b\\_c**\n\n| scheme | 1 VM |\n| --- | ---: |\n| x\\* | 1 \\<2>\\* |"
+                    "\n\nnote \\*")
+
+
+def test_a_page_of_several_workloads_has_sentences(tmp_path: Path) -> None:
+    def value(*_: object) -> float:
+        return random.Random(1).random() + 1
+
+    summary = summarize(load(Synthetic(("a", "b"), vms=(1,), value=value).write(tmp_path)))
+    several = replace(summary, verdicts=tuple(replace(one, workloads=2)
+                                              for one in summary.verdicts))
+    text = " ".join(markdown.document(several).split())
+    assert "- b, 1 VM: x1.00 on average" in text and "over 2 workloads, best hackbench" in text
