@@ -19,6 +19,7 @@ OPERATORS = frozenset(
 COMMANDS = {
     "apply": "lab.cli.settings:apply",
     "build": "lab.cli.build:build",
+    "compare": "lab.cli.compare:compare",
     "doctor": "lab.cli.doctor:doctor",
     "export": "lab.cli.export:export",
     "host": "lab.cli.host:host",

@@ -76,10 +76,10 @@ def _method(manifest: Manifest, found: Sequence[Verdict]) -> str:
     return f", [{100 * stats.CONFIDENCE:.0f} % interval by bootstrap over {number_of}]"
 
 
-def sentence(one: Verdict, stars: bool = True) -> str:
+def sentence(one: Verdict, stars: bool = True, what: str = "workloads") -> str:
     """`pmt, 3 VMs: x1.40 on average [1.21, 1.62] over 10 workloads, best ..., worst ...`.
 
-    Without `stars` no ratio says why it has none.
+    Without `stars` no ratio says why it has none. `what` the average is over.
     """
     (vms,) = columns((one.vms,))
     head = f"{one.scheme}, {vms}"
@@ -88,7 +88,7 @@ def sentence(one: Verdict, stars: bool = True) -> str:
     best, worst = (f"{ratio.workload} x{number(ratio.speedup)}{remark(ratio) if stars else ''}"
                    for ratio in (one.best, one.worst))
     return (f"{head}: x{number(one.speedup)} on average{span(one.interval)}{_known(one)}"
-            f" over {one.workloads} workloads, best {best}, worst {worst}")
+            f" over {one.workloads} {what}, best {best}, worst {worst}")
 
 
 def _known(one: Verdict) -> str:

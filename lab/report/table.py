@@ -3,7 +3,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -173,18 +173,31 @@ def _styled(cell: str) -> Text:
 
 def least_width(summary: Summary) -> int:
     """Columns of a terminal that the table fits in for certain."""
+    return max(20 + 36 * len(summary.results.manifest.vms), _widest(render(summary)))
+
+
+def _widest(parts: Iterable[RenderableType]) -> int:
+    """Columns that all tables fit in, and TEXT_WIDTH at least."""
     probe = Console(file=io.StringIO(), width=1 << 16)
-    tables = [part for part in render(summary) if isinstance(part, Table)]
-    widths = [probe.measure(table).maximum for table in tables]
-    return max(TEXT_WIDTH, 20 + 36 * len(summary.results.manifest.vms), *widths)
+    tables = (part for part in parts if isinstance(part, Table))
+    return max((TEXT_WIDTH, *(probe.measure(table).maximum for table in tables)))
 
 
 def as_text(summary: Summary) -> str:
     """table.txt: the same without colours, wide enough for every column."""
+    return plain(render(summary), least_width(summary))
+
+
+def lines_and_grids(top: Iterable[str], grids: Iterable[Grid], foot: Iterable[str]) -> str:
+    """Sentences, tables and sentences as text."""
+    parts: list[RenderableType] = [*map(_note, top), Text(), *map(_table, grids), *map(_note, foot)]
+    return plain(parts, _widest(parts))
+
+
+def plain(parts: Iterable[RenderableType], width: int) -> str:
+    """What to print as text, without colours."""
     out = io.StringIO()
-    console = Console(
-        file=out, width=least_width(summary), color_system=None, force_terminal=False
-    )
-    for part in render(summary):
+    console = Console(file=out, width=width, color_system=None, force_terminal=False)
+    for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

@@ -60,7 +60,7 @@ class Verdict:
     workloads: int
     """How many have values of both."""
     runs: int
-    """Boots and repetitions from which the interval is: seeds, where each is one run."""
+    """Values of the cell that has fewest: seeds, where each is one run."""
 
 
 def speedup(cell: Cell, reference: Cell) -> float | None:
@@ -104,7 +104,7 @@ def _verdict(pairs: Sequence[tuple[Cell, Cell]], units: Units, alike: float, rep
         beyond=True, differs=interval is not None and not interval[0] <= 1 <= interval[1],
         best=max(ratios, key=lambda ratio: ratio.speedup),
         worst=min(ratios, key=lambda ratio: ratio.speedup),
-        workloads=len(ratios), runs=len(_all_units(sources)))
+        workloads=len(ratios), runs=fewest(sources))
 
 
 def _key(cell: Cell) -> tuple[str, str, int]:
@@ -119,8 +119,9 @@ def _beside(one: Verdict, all_of_them: Sequence[Verdict], placebos: Sequence[str
     return replace(one, beyond=beyond, differs=one.differs and beyond)
 
 
-def _all_units(pairs: Sequence[Pair]) -> list[Unit]:
-    return sorted({unit for own, base, _ in pairs for unit in (*own, *base)})
+def fewest(pairs: Sequence[Pair]) -> int:
+    """Values of the cell that has fewest, which is what an interval rests on."""
+    return min(len(cell) for own, base, _ in pairs for cell in (own, base))
 
 
 def between(pairs: Sequence[Pair], alike: float, reps: int) -> tuple[float, float] | None:
@@ -128,7 +129,7 @@ def between(pairs: Sequence[Pair], alike: float, reps: int) -> tuple[float, floa
 
     `alike` and `reps` say how alike the runs of a boot are, and how many it has.
     """
-    names = _all_units(pairs)
+    names = sorted({unit for own, base, _ in pairs for unit in (*own, *base)})
     drawn = stats.draws(len(names))
 
     def estimate(picks: NDArray[np.intp]) -> Array:
@@ -139,7 +140,7 @@ def between(pairs: Sequence[Pair], alike: float, reps: int) -> tuple[float, floa
         return logs / len(pairs)
 
     found = stats.interval(float(estimate(np.arange(len(names))[None])[0]), estimate(drawn),
-                           len(names), alike, reps)
+                           fewest(pairs), alike, reps)
     return None if found is None else (math.exp(found[0]), math.exp(found[1]))
 
 

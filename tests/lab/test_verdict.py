@@ -91,8 +91,11 @@ def test_boots_that_are_alike_widen_it() -> None:
 
 
 def test_missing_runs_of_a_draw(tmp_path: Path) -> None:
-    own = {(seed, 0): 2.0 for seed in range(8)}
-    assert between([({(0, 0): 1.0}, own, "lower")], 0, 1) == pytest.approx((2.0, 2.0))
+    base = {(seed, 0): 2.0 for seed in range(8)}
+    own = {(seed, 0): 1.0 for seed in range(3)}
+    assert between([(own, base, "lower")], 0, 1) == pytest.approx((2.0, 2.0))
+    del own[2, 0]
+    assert between([(own, base, "lower")], 0, 1) is None
 
 
 def test_few_runs_have_no_interval(tmp_path: Path) -> None:
