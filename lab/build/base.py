@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Linux tree underneath: what kernel/BASE names, or another 6.12.y tree."""
+"""The Linux trees underneath: what kernel/BASE and kernel/bases name, or a tree of theirs.
+
+The version of a tree says which base it is of, and so which series and settings are its own.
+"""
 
 import hashlib
 import os
@@ -11,12 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.build import debian
 from lab.core import content, paths, tools
 from lab.core.decode import read_toml
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import Progress, Silent
 
-RELEASE = "6.12."
+BASES = paths.KERNEL / "bases"
+"""A folder for each base but the usual one, called after its release."""
+USUAL = "6.12"
+FILE = "BASE"
 ENV_TREE = "PVSYNC_TREE"
 NOT_SOURCE = (".git", ".pc", "debian")
 """What a tree may have beside the sources; never copied."""
@@ -32,13 +39,19 @@ class Budget:
 
 @dataclass(frozen=True)
 class Base:
-    """kernel/BASE."""
+    """kernel/BASE, or that of another base."""
 
     source: str
     """Debian package that gives the tree."""
     tarball: Path
     tested: tuple[str, ...]
     budget: Budget
+    suite: str = ""
+    """Debian's that has the package, to fetch it where this machine does not have it."""
+    settings: tuple[str, ...] = ()
+    """Kconfig fragments beside the file, on top of those of every variant."""
+    gone: tuple[str, ...] = ()
+    """Settings of the fragments that this release does not have."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,9 @@ def read_base(path: Path = paths.KERNEL / "BASE") -> Base:
             tarball=Path(data["tarball"]),
             tested=tuple(map(str, data["tested"])),
             budget=Budget(files=int(data["budget"]["files"]), added=int(data["budget"]["added"])),
+            suite=str(data.get("suite", "")),
+            settings=tuple(map(str, data.get("settings", ()))),
+            gone=tuple(map(str, data.get("gone", ()))),
         )
     except KeyError as error:
         raise UsageError(f"{path} has no entry {error.args[0]!r}") from None
@@ -68,8 +84,33 @@ def read_base(path: Path = paths.KERNEL / "BASE") -> Base:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
+def names() -> tuple[str, ...]:
+    """Releases that there is a base for, the usual one first."""
+    others = sorted(path.parent.name for path in BASES.glob(f"*/{FILE}"))
+    return (USUAL, *others)
+
+
+def folder(name: str) -> Path:
+    """Where a base has its file and its series; UsageError lists those there are."""
+    if name not in names():
+        raise UsageError(f"there is no base {name}: choose from {', '.join(names())}")
+    return paths.KERNEL if name == USUAL else BASES / name
+
+
+def of_version(version: str) -> str:
+    """The base that a release such as 6.12.117 is of; UsageError when it is of none."""
+    name = ".".join(version.split(".")[:2])
+    if name not in names():
+        raise UsageError(f"it is Linux {version}, but there are series for {_releases()} only")
+    return name
+
+
+def _releases() -> str:
+    return " and ".join(f"{name}.y" for name in names())
+
+
 def version_of(tree: Path) -> str:
-    """Version from a tree's top Makefile, such as 6.12.117; UsageError when it is not 6.12.y."""
+    """Version from a tree's top Makefile, such as 6.12.117."""
     try:
         text = (tree / "Makefile").read_text()
     except OSError:
@@ -80,35 +121,47 @@ def version_of(tree: Path) -> str:
         if not match:
             raise UsageError(f"{tree} is not a Linux tree: its Makefile sets no {name}")
         parts.append(match[1])
-    version = ".".join(parts)
-    if not version.startswith(RELEASE):
-        raise UsageError(f"{tree} is Linux {version}, but the series is for {RELEASE}y")
+    return ".".join(parts)
+
+
+def known_version(tree: Path) -> str:
+    """`version_of` a tree that there is a base for; UsageError when there is none."""
+    version = version_of(tree)
+    try:
+        of_version(version)
+    except UsageError as error:
+        raise UsageError(f"{tree} cannot be built: {error}") from None
     return version
 
 
 def chosen_tree(named: Path | None = None) -> Path:
-    """The folder or tarball to build: the named one, $PVSYNC_TREE, or BASE's tarball."""
+    """What to build: the named tree or that of a base's folder, $PVSYNC_TREE, or the usual base's.
+
+    A tree is a folder or a tarball. Raises UsageError when it is missing.
+    """
     if named is None and os.environ.get(ENV_TREE):
         named = Path(os.environ[ENV_TREE])
-    if named is not None:
+    if named is not None and not (named / FILE).is_file():
         if not named.exists():
-            raise UsageError(f"there is no tree {named}: name an unpacked Linux {RELEASE}y folder")
+            raise UsageError(f"there is no tree {named}: name an unpacked Linux {USUAL}.y folder")
         _check_named(named)
         return named.resolve()
-    base = read_base()
-    if not base.tarball.exists():
-        raise UsageError(
-            f"{base.tarball} is missing: run `make deps`, or install the Debian package"
-            f" {base.source}, or name another tree with --tree"
-        )
-    return base.tarball
+    base = read_base() if named is None else read_base(named / FILE)
+    if base.tarball.exists():
+        return base.tarball
+    if base.suite:
+        return debian.tarball(base.source, base.suite, base.tarball.name)
+    raise UsageError(
+        f"{base.tarball} is missing: run `make deps`, or install the Debian package"
+        f" {base.source}, or name another tree with --tree"
+    )
 
 
 def source(named: Path | None = None, progress: Progress | None = None) -> Source:
     """The unpacked tree in the cache, made when it is missing (about 10 s).
 
-    Raises UsageError when the tree is missing, is no Linux 6.12.y, or has
-    been built in; LabError when it cannot be unpacked.
+    Raises UsageError when the tree is missing, is of no base, or has been
+    built in; LabError when it cannot be fetched or unpacked.
     """
     progress = progress or Silent()
     where = chosen_tree(named)
@@ -117,12 +170,14 @@ def source(named: Path | None = None, progress: Progress | None = None) -> Sourc
     def unpack(target: Path) -> None:
         with progress.stage(f"unpack {where.name}"):
             _copy_folder(where, target) if where.is_dir() else untar(where, target)
-        version_of(target)
+        known_version(target)
 
     tree = content.entry("base", identity, unpack, progress, keep=2)
-    version = version_of(tree)
-    if version not in read_base().tested:
-        progress.say(f"note: Linux {version} is not among the tested: see `tested` in kernel/BASE")
+    version = known_version(tree)
+    file = folder(of_version(version)) / FILE
+    if version not in read_base(file).tested:
+        progress.say(f"note: Linux {version} is not among the tested: see `tested` in"
+                     f" {file.relative_to(paths.ROOT)}")
     return Source(tree, version, identity)
 
 
@@ -130,7 +185,7 @@ def _check_named(tree: Path) -> None:
     """UsageError when what a user names can be no source, as far as is seen without unpacking."""
     if tree.is_dir():
         _refuse_built(tree)
-        version_of(tree)
+        known_version(tree)
         return
     try:
         # Of the compressions that tar knows, not all are known to the library.
@@ -138,7 +193,7 @@ def _check_named(tree: Path) -> None:
     except OSError as error:
         raise UsageError(f"{tree} cannot be read: {error.strerror}") from None
     if not usable:
-        raise UsageError(f"{tree} is neither a folder nor a tarball of Linux {RELEASE}y")
+        raise UsageError(f"{tree} is neither a folder nor a tarball of Linux {USUAL}.y")
 
 
 def folder_identity(tree: Path) -> str:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.build import base, make, mmdebstrap, series, userland
+from lab.build import base, debian, make, mmdebstrap, series, userland
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import Progress, Silent, Stage
@@ -120,30 +120,15 @@ def fetch(folder: Path) -> Path:
 
     Returns the .dsc file; the .orig.tar.xz lies beside it.
     """
-    mirror = os.environ.get(mmdebstrap.ENV_MIRROR) or mmdebstrap.MIRROR
-    for name in ("lists/partial", "cache/archives/partial"):
-        (folder / name).mkdir(parents=True)
-    (folder / "sources.list").write_text(
-        f"deb-src [signed-by={mmdebstrap.KEYRING}] {mirror} {SUITE.name} main\n"
-    )
-    options = (
-        f"Dir::Etc::SourceList={folder}/sources.list",
-        "Dir::Etc::SourceParts=-",
-        f"Dir::State::Lists={folder}/lists",
-        f"Dir::Cache={folder}/cache",
-        "APT::Sandbox::User=root",
-        "Acquire::Retries=3",
-        "Acquire::Languages=none",
-    )
-    apt = ("apt-get", "-qq", *(word for option in options for word in ("-o", option)))
+    apt = debian.apt(folder, "deb-src", SUITE.name)
     try:
         tools.run([*apt, "update"], cwd=folder)
         tools.run([*apt, "source", "--download-only", "--only-source", PACKAGE], cwd=folder)
         return next(folder.glob("*.dsc"))
     except (LabError, StopIteration) as error:
         raise LabError(
-            f"the source of {PACKAGE} could not be fetched from {mirror} ({error}): check the"
-            f" network, or name another mirror in ${mmdebstrap.ENV_MIRROR}"
+            f"the source of {PACKAGE} could not be fetched from {debian.mirror()} ({error}): check"
+            f" the network, or name another mirror in ${mmdebstrap.ENV_MIRROR}"
         ) from None
 
 

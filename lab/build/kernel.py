@@ -124,7 +124,7 @@ def build(
     """The kernel of this variant, built when the cache lacks it (5 minutes the first time).
 
     `extra_fragments` are Kconfig fragments on top, by name in kernel/configs
-    or by path; `tree` names another 6.12.y than kernel/BASE does. Raises
+    or by path; `tree` names another one than kernel/BASE does. Raises
     UsageError for an unknown variant, tree, fragment or a missing package;
     LabError when the series does not apply, a setting does not hold or make
     fails (the message has the log's path).
@@ -163,12 +163,21 @@ def _planned(
 ) -> _Job:
     """Look everything up that a build needs."""
     chosen = kconfig.variant(variant)
-    settings = kconfig.merge(kconfig.fragment_files(chosen, extra))
+    files = kconfig.fragment_files(chosen, extra)
     tools.require(*NEEDED)
     source = base.source(tree, progress)
+    settings = _settings(files, source.version)
     overlay = series.OVERLAY if chosen.patched else NOTHING
-    patches = series.SERIES if chosen.patched else NOTHING
+    patches = series.of_version(source.version) if chosen.patched else NOTHING
     return _job(chosen, extra, source, settings, overlay, patches)
+
+
+def _settings(files: Sequence[Path], version: str) -> dict[str, kconfig.Setting]:
+    """Those of the fragments, as the base that this release is of has them."""
+    folder = base.folder(base.of_version(version))
+    known = base.read_base(folder / base.FILE)
+    settings = kconfig.merge([*files, *(folder / name for name in known.settings)])
+    return {name: one for name, one in settings.items() if name not in known.gone}
 
 
 def _cached(job: _Job, progress: Progress) -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.build import base as bases
 from lab.build.base import Budget
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
@@ -21,6 +22,8 @@ from lab.core.scratch import Scratch
 OVERLAY = paths.KERNEL / "overlay"
 SERIES = paths.KERNEL / "series"
 PATCH_NAME = re.compile(r"\d{4}-[A-Za-z0-9._-]+\.patch")
+PATCHING = re.compile(r"(?:patching|checking) file '?(.+?)'?(?: \(.*\))?(?: using .*)?$")
+"""Of what `patch` says."""
 NO_FILE = "/dev/null"
 
 
@@ -107,6 +110,12 @@ class Count:
             )
             if have > limit
         ]
+
+
+def of_version(version: str) -> Path:
+    """The series of the base that a release is of; UsageError when it is of none."""
+    name = bases.of_version(version)
+    return SERIES if name == bases.USUAL else bases.folder(name) / SERIES.name
 
 
 def patch_files(series: Path = SERIES) -> list[Path]:
@@ -220,11 +229,22 @@ def render(base: Path, overlay: Path, series: Path, into: Path) -> ApplyResult:
 
 def _apply_patch(patch: Patch, tree: Path) -> list[Offset]:
     """Apply one patch without fuzz; returns the hunks that moved."""
+    status, output = run_patch(patch.path, tree, fuzz=0)
+    if status:
+        raise LabError(_why_not(patch, output))
+    return parse_offsets(patch.name, output)
+
+
+def run_patch(patch: Path, tree: Path, fuzz: int) -> tuple[int, str]:
+    """Apply what can be applied of one patch; the status of `patch`, and what it says.
+
+    `fuzz` is how many lines at either end of a hunk's context may differ.
+    """
     tools.require("patch")
     done = subprocess.run(
         [
-            *("patch", "--strip=1", "--fuzz=0", "--force", "--no-backup-if-mismatch"),
-            *("--reject-file=-", "--verbose", f"--input={patch.path}"),
+            *("patch", "--strip=1", f"--fuzz={fuzz}", "--force", "--no-backup-if-mismatch"),
+            *("--reject-file=-", "--verbose", f"--input={patch}"),
         ],
         cwd=tree,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
@@ -234,10 +254,7 @@ def _apply_patch(patch: Patch, tree: Path) -> list[Offset]:
         errors="replace",
         check=False,
     )
-    output = done.stdout + done.stderr
-    if done.returncode:
-        raise LabError(_why_not(patch, output))
-    return parse_offsets(patch.name, output)
+    return done.returncode, done.stdout + done.stderr
 
 
 def parse_offsets(patch: str, output: str) -> list[Offset]:
@@ -245,9 +262,7 @@ def parse_offsets(patch: str, output: str) -> list[Offset]:
     found = []
     file = ""
     for line in output.splitlines():
-        if match := re.match(
-            r"(?:patching|checking) file '?(.+?)'?(?: \(.*\))?(?: using .*)?$", line
-        ):
+        if match := PATCHING.match(line):
             file = match[1]
         match = re.match(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)", line)
         if match:
@@ -260,9 +275,7 @@ def _why_not(patch: Patch, output: str) -> str:
     failed: list[str] = []
     file = ""
     for line in output.splitlines():
-        if match := re.match(
-            r"(?:patching|checking) file '?(.+?)'?(?: \(.*\))?(?: using .*)?$", line
-        ):
+        if match := PATCHING.match(line):
             file = match[1]
         elif match := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
             failed.append(f"{file} (hunk {match[1]}, line {match[2]})")
