@@ -2,7 +2,9 @@
 """What all plots of a report have in common: style, colours, axes, and how one becomes SVG."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,30 +39,68 @@ STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
 }
+NARROW = 5.0
+"""Inches below which letters are those of a paper's column, and legends stand below."""
+PAPER: dict[Any, Any] = {
+    "pdf.fonttype": 42,
+    "font.size": 7,
+    "lines.linewidth": 0.9,
+    "lines.markersize": 3,
+    "axes.linewidth": 0.6,
+}
 LOG_FROM = 8.0
 """A value axis becomes logarithmic when its largest is so many times its smallest."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure: the file's name without suffix, what it shows, and the SVG."""
+    """One figure: the file's name without suffix, what it shows, and the SVG or the PDF."""
 
     name: str
     caption: str
     svg: str
+    pdf: bytes = b""
+
+
+_WIDTH = ContextVar[float | None]("_WIDTH", default=None)
+"""Inches of PDFs, which are then drawn in place of SVGs."""
+
+
+@contextmanager
+def as_pdf(width: float) -> Iterator[None]:
+    """Plots are drawn as PDF, so many inches wide, meanwhile."""
+    before = _WIDTH.set(width)
+    try:
+        yield
+    finally:
+        _WIDTH.reset(before)
+
+
+def _is_narrow() -> bool:
+    width = _WIDTH.get()
+    return width is not None and width < NARROW
 
 
 def plot(
     name: str, caption: str, size: tuple[float, float], draw: Callable[[Figure], None]
 ) -> Plot:
     """One figure, drawn by `draw`; the same in gives the same bytes."""
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+    width = _WIDTH.get()
+    style = {**STYLE, **(PAPER if _is_narrow() else {}), "svg.hashsalt": name}
+    with matplotlib.rc_context(style):
+        if width is not None:
+            size = (width, max(width * 0.62, width * size[1] / size[0]))
         figure = plt.figure(figsize=size, layout="constrained")
         draw(figure)
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "pvsync"})
+        out = io.BytesIO()
+        if width is None:
+            figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "pvsync"})
+        else:
+            figure.savefig(out, format="pdf", metadata={"CreationDate": None, "Creator": "pvsync"})
         plt.close(figure)
-    svg = out.getvalue()
+    if width is not None:
+        return Plot(name, caption, "", out.getvalue())
+    svg = out.getvalue().decode()
     return Plot(name, caption, svg[svg.index("<svg") :])
 
 
@@ -118,8 +158,12 @@ def across(axes: Axes, summary: Summary, y_label: str) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """To the right of the axes."""
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    """To the right of the axes; in a narrow figure above them."""
+    if _is_narrow():
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.0,
+                    handlelength=1.5)
+    else:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 def scale(axes: Axes) -> None:

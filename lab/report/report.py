@@ -49,6 +49,24 @@ def make(directory: Path, page: bool = True) -> Summary:
     return summary
 
 
+def pdfs(directory: Path, width: float) -> list[Path]:
+    """Each plot as DIR/plots/NAME.pdf, so many inches wide; UsageError as of `make`."""
+    from lab.report import drawing
+
+    with drawing.as_pdf(width):
+        drawn = _drawn(summarize(load(directory)))
+    written = []
+    try:
+        (directory / "plots").mkdir(exist_ok=True)
+        for plot in drawn:
+            file = directory / "plots" / f"{plot.name}.pdf"
+            file.write_bytes(plot.pdf)
+            written.append(file)
+    except OSError as error:
+        raise UsageError(f"{directory} cannot be written: {error.strerror}.") from None
+    return written
+
+
 def _drawn(summary: Summary) -> "list[Plot]":
     from lab.report.plots import plots  # loads matplotlib
 
