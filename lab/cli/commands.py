@@ -36,6 +36,7 @@ COMMANDS = {
     "shell": "lab.cli.shell:shell",
     "show": "lab.cli.settings:show",
     "top": "lab.cli.top:top",
+    "try": "lab.cli.trial:try_command",
 }
 """Where each is: module and name."""
 
