@@ -102,6 +102,12 @@ def _own(one: Verdict) -> str:
             + (remark(one.best) if one.best.possible else _known(one)))
 
 
+def short(one: Verdict) -> str:
+    """`**x1.40** [1.21, 1.62]` in Markdown; not bold when there is no difference."""
+    ratio = f"x{number(one.speedup)}"
+    return (f"**{ratio}**" if one.differs else ratio) + span(one.interval)
+
+
 def span(interval: tuple[float, float] | None) -> str:
     """` [1.21, 1.62]`; nothing without one."""
     return "" if interval is None else f" [{number(interval[0])}, {number(interval[1])}]"

@@ -3,7 +3,7 @@
 
 docs/results/data/NAME.json holds what is left of a result directory's summary. From it alone
 come docs/results/NAME.svg and, in any page there, what stands between `<!-- data: NAME -->`
-and `<!-- end -->`.
+and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts of all data.
 """
 
 import json
@@ -19,15 +19,15 @@ from lab.core.decode import DecodeError, decode, read_json
 from lab.core.errors import UsageError
 from lab.core.model import Manifest
 from lab.machine import provenance
-from lab.report import footer, grids, markdown, table
+from lab.report import footer, grids, markdown, opening, placebo, table
 from lab.report.summary import Results, Summary, load, summarize
 from lab.report.verdict import Verdict
 from lab.run import records
 
 FOLDER = paths.ROOT / "docs" / "results"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-BLOCK = re.compile(r"(?P<head>^<!-- data: (?P<name>\S+) -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
-                   re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?P<head>^<!-- (?:data: (?P<name>\S+)|verdicts) -->\n)(?P<body>.*?)"
+                   r"(?P<end>^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 LICENSE = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
 PLACES = ("--out", "--resume", "--jobs")
 """Options of a command that change no figure, and name places of one machine."""
@@ -161,8 +161,36 @@ def pages(folder: Path = FOLDER) -> Iterator[tuple[Path, str, str]]:
         text = page.read_text()
         if BLOCK.search(text):
             yield page, text, BLOCK.sub(
-                lambda found: found["head"] + block(found["name"], read(found["name"], folder))
-                + found["end"], text)
+                lambda found: found["head"] + _body(found["name"], folder) + found["end"], text)
+
+
+def _body(name: str | None, folder: Path) -> str:
+    return overview(folder) if name is None else block(name, read(name, folder))
+
+
+def overview(folder: Path = FOLDER) -> str:
+    """The verdicts of all data: a row for each scheme, bold where it differs."""
+    kept = [(name, read(name, folder)) for name in names(folder)]
+    counts = sorted({vms for _, one in kept for vms in one.manifest.vms})
+    heads = ["figures", "scheme", "against", *grids.columns(tuple(counts))]
+    rows = [heads, ["---"] * len(heads)]
+    for name, one in kept:
+        m, where = one.manifest, _page(name, folder)
+        about = f"[{name}]({where}), {m.vcpus} vCPUs on {m.pcpus}" if where else name
+        for scheme in dict.fromkeys(verdict.scheme for verdict in one.verdicts):
+            own = {verdict.vms: opening.short(verdict) for verdict in one.verdicts
+                   if verdict.scheme == scheme}
+            same = scheme in placebo.labels(m) and scheme != "placebo"
+            rows.append([about, scheme + " (placebo)" * same, m.baseline,
+                         *(own.get(vms, "-") for vms in counts)])
+            about = ""
+    return "\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n\n"
+
+
+def _page(name: str, folder: Path) -> str:
+    """The page that has the block of these data; "" without any."""
+    return next((page.name for page in sorted(folder.glob("*.md"))
+                 for found in BLOCK.finditer(page.read_text()) if found["name"] == name), "")
 
 
 def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:

@@ -34,12 +34,13 @@ def test_every_block_is_of_its_data() -> None:
 
 def test_all_data_are_shown_and_known() -> None:
     shown = {found["name"] for page in FOLDER.glob("*.md")
-             for found in published.BLOCK.finditer(page.read_text())}
+             for found in published.BLOCK.finditer(page.read_text()) if found["name"]}
     assert NAMES and shown == {*NAMES}
     assert {file.stem for file in FOLDER.glob("*.svg")} == {*NAMES}
     for page in FOLDER.glob("*.md"):
         text = page.read_text()
-        assert text.count("<!-- data: ") == text.count("<!-- end -->") == len(
+        begun = text.count("<!-- data: ") + text.count("<!-- verdicts -->")
+        assert begun == text.count("<!-- end -->") == len(
             [*published.BLOCK.finditer(text)]), page.name
 
 
@@ -75,6 +76,26 @@ def test_publish_begins_a_page(folder: Path, tmp_path: Path) -> None:
     for label in ("time (s), lower is better", "number of VMs (2 vCPUs each, 2 pCPUs)",
                   "ideal (pvqspinlock)", "pmt", "hackbench"):
         assert label in texts
+
+
+def test_verdicts_of_all_data(folder: Path, tmp_path: Path) -> None:
+    page = folder / "README.md"
+    page.write_text("# All\n<!-- verdicts -->\n<!-- end -->\n")
+
+    def value(label: str, vms: int, _: int, rng: random.Random) -> float:
+        return vms * (0.5 if label == "b" else 1.0) * (1 + 1e-4 * rng.random())
+
+    for name, vms in (("one", (1, 2)), ("two", (4,))):
+        made = Synthetic(("a", "b", "a:2"), vms=vms, reps=1, boots=4, value=value)
+        published.publish(made.write(tmp_path / name), name, folder)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in page.read_text().splitlines() if line.startswith("|")]
+    assert rows[0] == ["figures", "scheme", "against", "1 VM", "2 VMs", "4 VMs"]
+    assert rows[2] == ["[one](one.md), 2 vCPUs on 2", "b", "a", "**x2.00** [2.00, 2.00]",
+                       "**x2.00** [2.00, 2.00]", "-"]
+    assert rows[3][:3] == ["", "a:2 (placebo)", "a"] and rows[3][3].startswith("x1.00 [")
+    assert rows[4][0] == "[two](two.md), 2 vCPUs on 2" and rows[4][3:5] == ["-", "-"]
+    assert len(rows) == 6
 
 
 def test_publish_again_replaces_and_leaves_what_is_by_hand(folder: Path, tmp_path: Path) -> None:
