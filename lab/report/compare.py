@@ -5,7 +5,6 @@ A row is a cell that two directories have in common. Its star is that of a table
 corrected over all rows, and no difference that is smaller than a placebo's in either directory.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from lab.core.model import Manifest, Workload
 from lab.report import modes, opening, placebo, verdict
 from lab.report.grids import Grid, columns, known
 from lab.report.summary import Key, Summary
-from lab.report.verdict import Ratio, Verdict
+from lab.report.verdict import Verdict
 
 SAME = ("machine", "backend", "kernel", "base_version", "qemu", "host_variant", "guest_mem",
         "observe", "window_ms", "disturb")
@@ -88,8 +87,11 @@ def _compare(base: Side, own: Side) -> Comparison:
                  for key, p in zip(keys, stats.holm(raw), strict=True))
     smallest = stats.smallest_n(len(keys), alike, reps)
     verdicts = tuple(
-        _verdict(base, own, [row for row in rows if row.own.vms == vms], smallest,
-                 [pair for key, pair in pairs.items() if key[2] == vms], (alike, reps))
+        verdict.average(
+            own.name, base.name, vms,
+            [verdict.ratio_of(f"{row.own.scheme}/{row.own.workload}", row.own, row.base,
+                              row.significant, smallest) for row in rows if row.own.vms == vms],
+            [pair for key, pair in pairs.items() if key[2] == vms], (alike, reps))
         for vms in sorted({key[2] for key in keys}, reverse=True))
     return Comparison(base, own, rows, smallest, verdicts)
 
@@ -122,21 +124,6 @@ def _row(base: Cell, own: Cell, p: float, interval: tuple[float, float] | None) 
     star = (p < stats.ALPHA and modes.may_have_star(own, base)
             and abs(own.median / base.median - 1) > far)
     return Row(base, own, ratio, interval, star)
-
-
-def _verdict(base: Side, own: Side, rows: Sequence[Row], smallest: int,
-             pairs: Sequence[verdict.Pair], alike: tuple[float, int]) -> Verdict:
-    ratios = [Ratio(f"{row.own.scheme}/{row.own.workload}", row.speedup, row.significant,
-                    min(len(row.own.values), len(row.base.values)) >= smallest) for row in rows]
-    interval = verdict.between(pairs, *alike)
-    return Verdict(
-        scheme=own.name, baseline=base.name, vms=rows[0].own.vms,
-        speedup=math.exp(math.fsum(math.log(one.speedup) for one in ratios) / len(ratios)),
-        interval=interval, beyond=True,
-        differs=interval is not None and not interval[0] <= 1 <= interval[1],
-        best=max(ratios, key=lambda one: one.speedup),
-        worst=min(ratios, key=lambda one: one.speedup),
-        workloads=len(ratios), runs=verdict.fewest(pairs))
 
 
 def warnings(found: Sequence[Comparison]) -> list[str]:

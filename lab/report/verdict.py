@@ -91,20 +91,35 @@ def verdicts(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], uni
 
 def _verdict(pairs: Sequence[tuple[Cell, Cell]], units: Units, alike: float, reps: int,
              smallest_n: int) -> Verdict:
-    ratios = [Ratio(own.workload, ratio, own.significant,
-                    min(len(own.values), len(base.values)) >= smallest_n)
-              for own, base in pairs if (ratio := speedup(own, base)) is not None]
+    ratios = [ratio_of(own.workload, own, base, own.significant, smallest_n)
+              for own, base in pairs]
     own, base = pairs[0]
-    logs = [math.log(ratio.speedup) for ratio in ratios]
     sources = [(units[_key(one)], units[_key(other)], one.better) for one, other in pairs]
-    interval = between(sources, alike, reps)
+    return average(own.scheme, base.scheme, own.vms, ratios, sources, (alike, reps))
+
+
+def ratio_of(name: str, own: Cell, base: Cell, star: bool, smallest_n: int) -> Ratio:
+    """Of two cells with values."""
+    ratio = speedup(own, base)
+    assert ratio is not None
+    return Ratio(name, ratio, star, min(len(own.values), len(base.values)) >= smallest_n)
+
+
+def average(scheme: str, baseline: str, vms: int, ratios: Sequence[Ratio],
+            pairs: Sequence[Pair], alike: tuple[float, int]) -> Verdict:
+    """Over ratios, and the values they come from; `alike` and `reps` of `between` in one.
+
+    Of placebos nothing is known here.
+    """
+    logs = [math.log(ratio.speedup) for ratio in ratios]
+    interval = between(pairs, *alike)
     return Verdict(
-        scheme=own.scheme, baseline=base.scheme, vms=own.vms,
+        scheme=scheme, baseline=baseline, vms=vms,
         speedup=math.exp(math.fsum(logs) / len(logs)), interval=interval,
         beyond=True, differs=interval is not None and not interval[0] <= 1 <= interval[1],
         best=max(ratios, key=lambda ratio: ratio.speedup),
         worst=min(ratios, key=lambda ratio: ratio.speedup),
-        workloads=len(ratios), runs=fewest(sources))
+        workloads=len(ratios), runs=fewest(pairs))
 
 
 def _key(cell: Cell) -> tuple[str, str, int]:
