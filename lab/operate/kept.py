@@ -76,6 +76,8 @@ def locked(file: Path) -> Iterator[dict[str, Settings]]:
         raise _cannot(file, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for torn in file.parent.glob(f".{file.name}.*[0-9]"):  # of a writer that was killed
+            torn.unlink(missing_ok=True)
         yield read(file)
 
 

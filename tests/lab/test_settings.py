@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,25 @@ def test_a_full_disk_loses_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch,
         f"{fake.file} cannot be written (No space left on device): nothing was changed")
     assert values(web) == {"mark": "yield"} and fake.file.read_bytes() == before
     assert not list(fake.file.parent.glob(".vms.toml.[0-9]*"))
+
+
+def test_what_a_killed_writer_has_left_goes(fake: Fake) -> None:
+    fake.vm(10, "-name", "web")
+    fake.file.parent.mkdir(parents=True)
+    (fake.file.parent / ".vms.toml.4711").write_text("[we")
+    fake.set("web", mark="exit")
+    assert sorted(one.name for one in fake.file.parent.iterdir()) == [
+        ".vms.toml.lock", "vms.toml"]
+
+
+def test_writers_wait_for_each_other(fake: Fake) -> None:
+    names = [f"vm{number}" for number in range(8)]
+    for number, name in enumerate(names):
+        fake.vm(10 + number, "-name", name)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda name: fake.set(name, mark="exit"), names)) == [
+            [f"{name}: mark=exit"] for name in names]
+    assert sorted(kept.read(fake.file)) == names
 
 
 def test_names_that_are_wrong(fake: Fake) -> None:
