@@ -25,6 +25,7 @@ COMMANDS = {
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
     "publish": "lab.cli.publish:publish",
+    "package": "lab.cli.package:package",
     "replay": "lab.cli.replay:replay",
     "report": "lab.cli.report:report",
     "reproduce": "lab.cli.reproduce:reproduce",
