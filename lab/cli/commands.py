@@ -36,6 +36,7 @@ COMMANDS = {
     "set": "lab.cli.settings:set_command",
     "shell": "lab.cli.shell:shell",
     "show": "lab.cli.settings:show",
+    "sweep": "lab.cli.sweep:sweep",
     "top": "lab.cli.top:top",
     "try": "lab.cli.trial:try_command",
 }

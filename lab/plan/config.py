@@ -114,7 +114,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
     if change.command is not None:
         chosen: tuple[Workload, ...] = (command_workload(change.command, change.timeout_s),)
     else:
-        chosen = tuple(_pick(n, workloads(), "workload", _source(change.workloads, file))
+        chosen = tuple(pick(n, workloads(), "workload", _source(change.workloads, file))
                        for n in changes.get("workloads", names.workloads))
         if change.timeout_s is not None:
             chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
@@ -123,7 +123,7 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
                      variant=change.variant or _variant(plan.variant, picked),
                      host_variant=change.host_variant or plan.host_variant,
                      observe=True if wanted == "all" else wanted, **numbers)
-    _check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
+    check(result, f"{_short(file)}" if change == Overrides() else f"experiment {file.stem}")
     return result
 
 
@@ -131,7 +131,7 @@ def select_schemes(names: Iterable[str], source: str = "--schemes") -> tuple[Sch
     """Schemes by name; the second of the same name gets the label "name:2"."""
     there, seen, picked = schemes(), dict[str, int](), list[Scheme]()
     for name in names:
-        scheme = _pick(name, there, "scheme", source)
+        scheme = pick(name, there, "scheme", source)
         check_scheme(scheme, source)
         seen[name] = seen.get(name, 0) + 1
         label = name if seen[name] == 1 else f"{name}:{seen[name]}"
@@ -220,7 +220,8 @@ def _find_experiment(name: str) -> Path:
     return EXPERIMENTS / f"{name}.toml"
 
 
-def _pick(name: str, known: Mapping[str, T], kind: str, source: str) -> T:
+def pick(name: str, known: Mapping[str, T], kind: str, source: str) -> T:
+    """What is known by that name; UsageError, with what there is, when there is nothing."""
     if name not in known:
         shown = [n for n, value in known.items() if not getattr(value, "test_only", False)]
         raise UsageError(
@@ -237,7 +238,8 @@ def _variant(variant: str, picked: tuple[Scheme, ...]) -> str:
     return variant
 
 
-def _check(experiment: Experiment, where: str) -> None:
+def check(experiment: Experiment, where: str) -> None:
+    """UsageError, which begins with `where`, unless it can be run."""
     for key in ("schemes", "workloads", "vms"):
         if not getattr(experiment, key):
             raise UsageError(f"{where}: {key} must name at least one.")
@@ -268,7 +270,7 @@ def _check(experiment: Experiment, where: str) -> None:
 def _check_share(experiment: Experiment, where: str) -> None:
     """UsageError unless those that share guests differ in the parameters of all VMs alone."""
     for name in experiment.share:
-        _pick(name, schemes(), "scheme", f"{where}: share")
+        pick(name, schemes(), "scheme", f"{where}: share")
     found = [scheme for scheme in experiment.schemes if scheme.name in experiment.share]
     for scheme in found:
         alike = (scheme.guest, scheme.cpu, scheme.neighbour, scheme.variant) == (

@@ -128,7 +128,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     _check_memory(experiment, chosen)
     files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
-    with _alone(directory):
+    with alone(directory):
         begun = (directory / records.MANIFEST).exists()
         if begun and not options.resume:
             raise UsageError(f"another run has begun in {directory} meanwhile: name another"
@@ -163,7 +163,7 @@ def _check_memory(experiment: Experiment, backend: Backend) -> None:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def alone(directory: Path) -> Iterator[None]:
     """Hold the directory; UsageError when another lab runs in it."""
     with (directory / ".lock").open("w") as lock:
         try:

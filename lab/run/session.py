@@ -126,6 +126,7 @@ class Session:
     def _setup(self, names: list[str], workload: Workload) -> None:
         """What a guest goes through once for a workload: its setup, one unmeasured run.
 
+        The latter where more than one measured run may follow.
         When the experiment observes, the guest counts from here on.
         """
         fresh = [name for name in names if workload.name not in self.fleet.live[name].prepared]
@@ -147,7 +148,7 @@ class Session:
                     text = base64.b64decode(answer["out"]).decode(errors="replace").strip()
                     raise Refused(f"{what} failed in guest {name}"
                                   f" with status {answer['status']}: {text[-200:]}")
-        if self.experiment.reps > 1:
+        if self.experiment.reps > 1 or self.experiment.share:
             answer = control.call(
                 "round", guests=fresh, tag="warm", command=workload.command, repeat=False,
                 timeout=workload.timeout_s, settle=self.fleet.settle,

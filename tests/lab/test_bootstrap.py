@@ -110,6 +110,14 @@ def test_operators_have_a_small_environment(machine: Machine) -> None:
     assert again.stderr == "", "the lab's will do"
 
 
+def test_sweeps_have_more_packages(machine: Machine) -> None:
+    machine.python()
+    assert machine.pvsync("sweep", "FILE").stdout.endswith(": sweep FILE\n")
+    assert (machine.folder / "pip").read_text().endswith("requirements/sweep.txt\n")
+    assert machine.pvsync("venv", "sweep").stderr == ""
+    assert machine.pvsync("venv").stdout != machine.pvsync("venv", "sweep").stdout
+
+
 def test_hashes_are_required(machine: Machine) -> None:
     machine.python()
     machine.pvsync("list")
@@ -127,7 +135,7 @@ def locked(name: str) -> dict[str, frozenset[str]]:
 def test_locks_have_what_is_wanted_and_agree() -> None:
     wanted: set[str] = set()
     before: dict[str, frozenset[str]] = {}
-    for name in ("operate", "lab", "dev"):
+    for name in ("operate", "lab", "sweep", "dev"):
         text = (paths.ROOT / "requirements" / f"{name}.in").read_text()
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         assert all("  # " in line for line in lines), "one line says why"

@@ -33,7 +33,7 @@ from lab.report.summary import load, summarize
 from lab.run import records
 from lab.run.fleet import boot_order
 from lab.run.rounds import Runner
-from lab.run.runner import Options, _alone, _manifest
+from lab.run.runner import Options, _manifest, alone
 from tests.lab.synthetic import latency_lines
 
 FAKE = Path(__file__).parent / "fake" / "qemu.py"
@@ -624,7 +624,7 @@ def test_guests_boot_in_the_seeds_order() -> None:
 
 
 def test_only_one_lab_in_a_directory(tmp_path: Path) -> None:
-    with _alone(tmp_path), pytest.raises(UsageError, match="another run"), _alone(tmp_path):
+    with alone(tmp_path), pytest.raises(UsageError, match="another run"), alone(tmp_path):
         pass
 
 

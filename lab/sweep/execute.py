@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Has units made by the workers of a cluster, and keeps what they find.
+
+A unit that is done is kept before another is asked for. A worker that dies loses the unit that it
+was at, which another one makes again; a unit that fails so many times is kept with its error.
+When the scheduler is lost all stops, and the same command goes on with what was not kept.
+"""
+
+import inspect
+import pickle
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+from distributed import Client, Future, KilledWorker
+
+from lab.core.errors import LabError
+from lab.core.progress import Progress, Stage
+from lab.sweep import worker
+from lab.sweep.artifacts import Artifact, send
+from lab.sweep.model import Unit
+
+POLL_S = 0.05
+LOOK_S = 2.0
+"""Between two looks how many workers there are."""
+
+MOST_TRIES = 20
+"""So often a unit is handed out, besides its failures: its worker may vanish, or lack something."""
+
+Answer = dict[str, Any]
+Play = Callable[[dict[str, Any]], Answer]
+
+
+class ByValue:
+    """A function of a module that a worker need not have: it travels with all of that module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return self._function(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        module = inspect.getmodule(self._function)
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            return pickle.loads, (cloudpickle.dumps(self._function),)
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+class Lost(LabError):
+    """The scheduler does not answer any more."""
+
+
+@dataclass
+class Job:
+    """How units are made, whatever they are."""
+
+    client: Client
+    play: Play
+    """Runs on a worker."""
+    task: Callable[[Unit], dict[str, Any]]
+    """What `play` gets for a unit."""
+    keep: Callable[[Unit, Answer], None]
+    """Has the answer on the disk when it returns."""
+    fail: Callable[[Unit, str], None]
+    """Keeps that a unit failed for good, and why."""
+    progress: Progress
+    artifacts: Sequence[Artifact] = ()
+    retries: int = 2
+    tell: Callable[[], str] = lambda: ""
+    """What the user sees beside the count."""
+    _blamed: Counter[str] = field(default_factory=Counter)
+    """How often the workers that were at a unit died, by its key."""
+
+    def make(self, units: Sequence[Unit], stage: Stage) -> None:
+        """All units, each to its row; raises Lost, and OSError when the disk is full."""
+        waiting = deque((unit, 0) for unit in units)
+        flying: dict[Future[Any], tuple[Unit, int]] = {}
+        looked, slots = 0.0, 0
+        try:
+            while waiting or flying:
+                self._check()
+                if time.monotonic() - looked > LOOK_S:
+                    looked, slots = time.monotonic(), self._threads()
+                    stage.text(self.tell() if slots else "no worker is there yet")
+                # One for each thread: a unit that waits at a worker that dies would be blamed, too.
+                while waiting and len(flying) < max(1, slots):
+                    unit, tried = waiting.popleft()
+                    flying[self._submit(unit, tried)] = unit, tried
+                over = [one for one in flying if one.status != "pending"]
+                for future in over:
+                    unit, tried = flying.pop(future)
+                    if tried > MOST_TRIES:
+                        self.fail(unit, "no worker was there for long enough, or could be given"
+                                  " what it needs")
+                    elif not self._took(future, unit):
+                        waiting.append((unit, tried + 1))
+                        continue
+                    stage.advance(len(unit.runs))
+                    stage.text(self.tell())
+                if not over:
+                    time.sleep(POLL_S)
+        except BaseException:
+            if self.client.status == "running":
+                self.client.cancel(list(flying))  # type: ignore[no-untyped-call]
+            raise
+
+    def _check(self) -> None:
+        if self.client.status != "running":
+            raise Lost("the scheduler is lost: what was finished is kept, and the same command"
+                       " goes on from there")
+
+    def _threads(self) -> int:
+        try:
+            return sum(self.client.nthreads().values())  # type: ignore[no-untyped-call]
+        except (OSError, TimeoutError):
+            self._check()
+            return 0
+
+    def _submit(self, unit: Unit, tried: int) -> Future[Any]:
+        key = f"unit-{unit.key}" + (f"-{tried}" if tried else "")
+        return self.client.submit(
+            ByValue(self.play), self.task(unit), key=key, retries=self.retries, pure=False)
+
+    def _took(self, future: Future[Any], unit: Unit) -> bool:
+        """Keep what came of it; false when it is to be made once more."""
+        if future.status == "error":
+            error = future.exception()  # type: ignore[no-untyped-call]
+            self._blamed[unit.key] += 1
+            if isinstance(error, KilledWorker) and self._blamed[unit.key] <= self.retries:
+                return False  # maybe it was another one's fault on that worker
+            self.progress.say(f"a unit of {len(unit.runs)} runs failed: {_short(error)}")
+            self.fail(unit, _short(error))
+            return True
+        if future.status != "finished":  # cancelled, or lost with the scheduler
+            time.sleep(POLL_S)
+            self._check()
+            return False
+        try:
+            answer: Answer = future.result()
+        except Exception:  # its worker died with it: whatever that is called
+            self._check()
+            return False
+        if "lacks" in answer:
+            self._supply(answer["worker"], answer["lacks"])
+            return False
+        self.keep(unit, answer)
+        return True
+
+    def _supply(self, address: str, names: Sequence[str]) -> None:
+        """Send artifacts to a worker, unless another one of its machine has them by now."""
+        def call(function: Callable[..., Any], *args: Any) -> Any:
+            try:
+                return self.client.run(
+                    ByValue(function), *args, workers=[address])[address]
+            except (OSError, KeyError, ValueError):  # it is gone: another one makes the unit
+                self._check()
+                raise Gone from None
+        for one in self.artifacts:
+            try:
+                if one.name in names and not call(worker.place, asdict(one)):
+                    self.progress.say(f"sending {one.name} to {address}")
+                    send(asdict(one), {worker.INSIDE: Path(one.path)},
+                         lambda *args: str(call(worker.receive, *args)))
+            except Gone:
+                return
+
+
+class Gone(Exception):
+    """A worker is not there any more."""
+
+
+def _short(error: BaseException | None) -> str:
+    """The error in a sentence."""
+    text = " ".join(str(error).split())
+    if isinstance(error, KilledWorker):
+        return "the workers that were at it died, one after the other"
+    return text[-300:] or type(error).__name__

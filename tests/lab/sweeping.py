@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sweeps for tests: a file, and workers that make their figures up."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from lab.sweep import grid
+from lab.sweep.model import Build, Run, Sweep
+
+BUILD = Build("6.12.0 aaaa", "image-host-bb image-guest-cc", "10.0")
+LOG = "SWEEPING_LOG"
+"""Names the file in which each unit that was played has a line."""
+FILE = """
+about = "two limits"
+schemes = ["pvqspinlock", "ecs-count"]
+vary = ["ecs-count"]
+workloads = ["hackbench-short", "dedup-short"]
+vms = [1, 2]
+vcpus = [4]
+pcpus = [4]
+seeds = 3
+"""
+HOST = """
+[host]
+extend_us = [250, 1000]
+extend_cap = [100, 200]
+"""
+
+
+def load(folder: Path, text: str = FILE + HOST, name: str = "limits") -> Sweep:
+    file = folder / f"{name}.toml"
+    file.write_text(text)
+    return grid.load(file)
+
+
+def runs(folder: Path, text: str = FILE + HOST) -> list[Run]:
+    return grid.runs(load(folder, text), BUILD)
+
+
+def figure(scheme: dict[str, Any], workload: str, vms: int, seed: int) -> float:
+    """The smaller extend_us, the faster; 500 is best of all."""
+    us = int(scheme["host"].get("extend_us", 1000))
+    return vms * (1 + abs(us - 500) / 1000) * (1 + 0.01 * (seed % 3)) * len(workload)
+
+
+def play(task: dict[str, Any]) -> dict[str, Any]:
+    """What a worker answers, a few ms later."""
+    if LOG in os.environ:
+        with open(os.environ[LOG], "a", encoding="utf-8") as log:
+            log.write(f"{task['unit']}\n")
+    time.sleep(0.03)
+    experiment = task["experiment"]
+    return {"core_s": 3.6, "wall_s": 4.0, "worker": f"pid {os.getpid()}", "runs": [
+        {"scheme": scheme["label"], "workload": load["name"], "vms": vms, "valid": True,
+         "reason": "", "seed": task["seed"], "tries": 1,
+         "figures": [figure(scheme, load["name"], vms, task["seed"])] * vms}
+        for scheme in experiment["schemes"] for load in experiment["workloads"]
+        for vms in experiment["vms"]]}

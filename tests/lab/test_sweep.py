@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sweeps without a cluster: from the file to units, rows in the store, and what rows say."""
+
+import errno
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.core import files, paths
+from lab.core.errors import LabError, UsageError
+from lab.core.progress import Silent
+from lab.sweep import analysis, artifacts, collect, grid, page, search, worker
+from lab.sweep.model import Run, Sweep, Unit
+from lab.sweep.store import Row, Store
+from tests.lab import sweeping
+from tests.lab.sweeping import BUILD, FILE, HOST
+
+
+def task(sweep: Sweep, unit: Unit) -> dict[str, Any]:
+    return {"unit": unit.key, "seed": unit.runs[0].seed,
+            "experiment": asdict(grid.experiment(sweep, unit))}
+
+
+@dataclass
+class Fake:
+    """Makes runs at once, here."""
+
+    sweep: Sweep
+    store: Store
+    progress: Any = Silent()  # noqa: RUF009
+    played: int = 0
+
+    @property
+    def prepared(self) -> Any:
+        return replace(self, sweep=self.sweep)
+
+    @property
+    def build(self) -> Any:
+        return BUILD
+
+    def make(self, runs: Any, name: str = "") -> list[Row]:
+        for unit in grid.units(runs, self.store.made(), self.sweep.per_boot):
+            self.played += 1
+            self.store.add(unit.key, collect.rows(unit, sweeping.play(task(self.sweep, unit)), "c"))
+        return collect.chosen(runs, self.store.rows)
+
+
+def test_the_grid_is_all_of_it_once(tmp_path: Path) -> None:
+    runs = sweeping.runs(tmp_path)
+    assert len(runs) == (1 + 4) * 2 * 2 * 3 == len({run.key for run in runs})
+    labels = {run.setting.label for run in runs}
+    assert "pvqspinlock" in labels and "ecs-count extend_us=250 extend_cap=100" in labels
+    one = next(run for run in runs if run.setting.label.endswith("us=250 extend_cap=100"))
+    assert one.setting.scheme.host == {"extend": "ecs", "extend_us": "250", "extend_cap": "100"}
+
+
+@pytest.mark.parametrize("change", [
+    {"seed": 9}, {"vms": 3}, {"machine": "zen4:exit*2"}, {"vcpus": 8}, {"guest_mem": 300},
+    {"build": replace(BUILD, kernel="other")}, {"build": replace(BUILD, images="other")},
+    {"build": replace(BUILD, emulator="other")}])
+def test_the_key_has_all_that_a_result_follows_from(tmp_path: Path, change: Any) -> None:
+    run = sweeping.runs(tmp_path)[0]
+    assert replace(run, **change).key != run.key
+    assert replace(run, setting=replace(run.setting, scheme=replace(
+        run.setting.scheme, about="other words"))).key == run.key
+
+
+def test_keys_of_a_file_are_the_same_in_another_process(tmp_path: Path) -> None:
+    again = [run.key for run in sweeping.runs(tmp_path)]
+    assert again == [run.key for run in sweeping.runs(tmp_path)]
+
+
+def test_a_boot_has_settings_of_the_same_guests(tmp_path: Path) -> None:
+    sweep = sweeping.load(tmp_path)
+    runs = grid.runs(sweep, BUILD)
+    units = grid.units(runs, (), 24)
+    assert sorted(run.key for unit in units for run in unit.runs) == sorted(r.key for r in runs)
+    assert [len(unit.runs) for unit in units] == [4, 16] * 3
+    for unit in units:
+        made = grid.experiment(sweep, unit)
+        assert len(made.schemes) * len(made.workloads) * len(made.vms) == len(unit.runs)
+        assert made.boots == made.reps == 1
+        assert {made.owner(scheme.label) for scheme in made.schemes} == {"s0"}
+    assert [len(unit.runs) for unit in grid.units(runs, (), 8)] == [4, 8, 8] * 3
+
+
+def test_own_parameters_of_a_vm_get_guests_of_their_own(tmp_path: Path) -> None:
+    own = FILE + '[host]\n"vm.extend" = ["ecs", "off"]\n'
+    assert [len(unit.runs) for unit in grid.units(sweeping.runs(tmp_path, own), (), 99)] == [4] * 9
+
+
+def test_all_numbers_of_a_machine_model_at_once(tmp_path: Path) -> None:
+    sweep = sweeping.load(tmp_path, FILE + 'machines = ["icelake", "zen4:*"]\n' + HOST)
+    assert sweep.machines[:3] == ("icelake", "zen4", "zen4:instruction*2")
+    assert "zen4:exit*0.5" in sweep.machines and len(sweep.machines) == 13
+
+
+def test_only_what_is_missing_is_made(tmp_path: Path) -> None:
+    """Any hole is filled with units that are whole experiments, and without another run."""
+    sweep = sweeping.load(tmp_path)
+    runs = grid.runs(sweep, BUILD)
+    for step in (2, 3, 5, 7):
+        made = {run.key for run in runs[::step]}
+        units = grid.units(runs, made, 24)
+        wanted = [run.key for run in runs if run.key not in made]
+        assert sorted(run.key for unit in units for run in unit.runs) == sorted(wanted)
+        for unit in units:
+            planned = grid.experiment(sweep, unit)
+            assert len(planned.schemes) * len(planned.workloads) * len(planned.vms) == len(
+                unit.runs)
+    assert grid.units(runs, {run.key for run in runs}, 24) == []
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (FILE, "vary takes values"),
+    (FILE + "[host]\nextend_us = []\n", "must name at least one"),
+    (FILE + "[host]\nextend_us = [5]\n", "extend_us"),
+    (FILE.replace('vary = ["ecs-count"]', 'vary = ["pmt"]') + HOST, "vary names pmt"),
+    (FILE + 'machines = ["zen9"]\n' + HOST, "zen9"),
+    (FILE + "colour = 1\n" + HOST, "unknown key 'colour'"),
+    (FILE + '[search]\ntrials = 2\nheld_out = ["dedup-short"]\n'
+     "[search.host.extend_us]\nlow = 100\nhigh = 900\n", "held out and seen"),
+])
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        sweeping.load(tmp_path, text)
+
+
+@pytest.mark.parametrize("file", sorted((paths.LAB / "sweeps").glob("*.toml")),
+                         ids=lambda file: file.stem)
+def test_the_sweeps_here_can_be_planned(file: Path) -> None:
+    sweep = grid.load(file)
+    for unit in grid.units(grid.runs(sweep, BUILD), (), sweep.per_boot):
+        grid.experiment(sweep, unit)
+
+
+# The store
+
+def made(tmp_path: Path, text: str = FILE + HOST) -> tuple[Sweep, Store, list[Run]]:
+    sweep = sweeping.load(tmp_path, text)
+    store = Store(tmp_path / "out")
+    runs = grid.runs(sweep, BUILD)
+    Fake(sweep, store).make(runs)
+    return sweep, store, runs
+
+
+def test_rows_are_there_again(tmp_path: Path) -> None:
+    _, store, runs = made(tmp_path)
+    again = Store(tmp_path / "out")
+    assert again.rows == store.rows and {*again.rows} == {run.key for run in runs}
+    assert again.made() == {run.key for run in runs}
+    assert again.core_hours() == pytest.approx(6 * 3.6 / 3600)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, store, runs = made(tmp_path)
+    unit = grid.units([replace(run, seed=9) for run in runs], (), 24)[0]
+
+    def full(file: Path, data: bytes) -> None:
+        file.write_bytes(data[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    rows = collect.rows(unit, {"runs": [], "core_s": 1, "wall_s": 1, "worker": ""}, "c")
+    monkeypatch.setattr(files, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        store.add(unit.key, rows)
+    monkeypatch.undo()
+    assert {*Store(tmp_path / "out").rows} == {run.key for run in runs}
+    store.add(unit.key, rows)
+    assert len(Store(tmp_path / "out").rows) == len(runs) + len(unit.runs)
+
+
+def test_a_part_that_was_never_finished_is_no_part(tmp_path: Path) -> None:
+    _, _, runs = made(tmp_path)
+    torn = tmp_path / "out/parts/.1-x.parquet"
+    torn.write_bytes(b"PAR1")
+    assert len(Store(tmp_path / "out").rows) == len(runs) and not torn.exists()
+    (tmp_path / "out/parts/1-x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="damaged"):
+        Store(tmp_path / "out")
+
+
+def test_what_failed_is_made_again_when_asked(tmp_path: Path) -> None:
+    sweep, store, runs = made(tmp_path)
+    unit = grid.units([replace(run, seed=9) for run in runs], (), 24)[0]
+    store.add(unit.key, collect.failed(unit, "its worker died", "c"))
+    bad = {run.key for run in unit.runs}
+    assert bad <= store.made() and not bad & store.made(again=True)
+    assert all(store.rows[key].reason == "its worker died" for key in bad)
+    store.add(unit.key, collect.rows(unit, sweeping.play(task(sweep, unit)), "c"))
+    assert bad <= Store(tmp_path / "out").made(again=True)
+
+
+# What workers get
+
+def test_an_artifact_arrives_whole_or_not_at_all(tmp_path: Path,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "firmware"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep/bios").write_bytes(b"x" * 700)
+    (source / "run").write_text("#!/bin/sh\n")
+    (source / "run").chmod(0o755)
+    one = artifacts.artifact("firmware", source)
+    assert one == artifacts.artifact("firmware", source)
+    assert worker.place(asdict(one)) == str(source)  # the same file system
+    monkeypatch.setenv("PVSYNC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(artifacts, "CHUNK", 512)
+    told = {**asdict(one), "path": "/nowhere"}
+    assert worker.place(told) == ""
+
+    def damaged(*args: Any) -> str:
+        return worker.receive(args[0], args[1].replace(b"x", b"y"), *args[2:])
+
+    with pytest.raises(LabError, match="damaged"):
+        artifacts.send(told, {worker.INSIDE: source}, damaged)
+    assert worker.place(told) == ""
+    artifacts.send(told, {worker.INSIDE: source}, worker.receive)
+    there = Path(worker.place(told))
+    assert (there / "deep/bios").read_bytes() == b"x" * 700
+    assert (there / "run").stat().st_mode & 0o100 and not any((tmp_path / "cache/tmp").iterdir())
+
+
+def test_folders_that_are_edited_stay_as_they_were(tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PVSYNC_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab/a.py").write_text("1")
+    one = artifacts.frozen("lab", {"lab": tmp_path / "lab"})
+    (tmp_path / "lab/a.py").write_text("2")
+    assert (Path(worker.place(asdict(one))) / "lab/a.py").read_text() == "1"
+    assert artifacts.frozen("lab", {"lab": tmp_path / "lab"}).digest != one.digest
+
+
+# What rows say
+
+def test_the_best_setting_is_found(tmp_path: Path) -> None:
+    sweep, store, _ = made(tmp_path)
+    rows = analysis.of_sweep(sweep, store.rows.values())
+    ranked = analysis.ranking(rows, "pvqspinlock")
+    assert ranked[0].values[0] == "250" and ranked[0].worth == pytest.approx(1.25 / 1.5)
+    assert ranked[0].interval == pytest.approx((1.25 / 1.5,) * 2) and ranked[0].runs == 12
+    assert next(one for one in ranked if one.setting == "pvqspinlock").worth == 1
+    flat = analysis.flatness(ranked)
+    assert "2 of 4 settings are within 3% of the best" in flat[0]
+    assert "1.20 times as slow" in flat[0]
+    assert "extend_us: over all else, 250 of 250, 1000" in flat[2]
+    assert "extend_cap: over all else, 100, 200 of 100, 200" in flat[3]
+
+
+def test_a_run_without_a_figure_is_missing_and_not_good(tmp_path: Path) -> None:
+    sweep, store, runs = made(tmp_path)
+    bad = next(run for run in runs if run.setting.values)
+    store.rows[bad.key] = replace(store.rows[bad.key], figure=None, valid=False, reason="it hung")
+    ranked = analysis.ranking(analysis.of_sweep(sweep, store.rows.values()), "pvqspinlock")
+    assert next(one for one in ranked if one.setting == bad.setting.label).missing == 1
+
+
+def test_rates_are_the_other_way_round(tmp_path: Path) -> None:
+    _, store, _ = made(tmp_path)
+    rows = [replace(row, better="higher") for row in store.rows.values()]
+    ranked = analysis.ranking(rows, "pvqspinlock")
+    assert ranked[-1].values[0] == "250" and ranked[-1].worth == pytest.approx(1.5 / 1.25)
+
+
+def test_the_interval_is_as_wide_as_seeds_differ() -> None:
+    def pairs(*values: float) -> dict[search.Pair, float]:
+        return {("w", 1, 1, 1, "zen4", seed): value for seed, value in enumerate(values)}
+
+    assert analysis.interval(pairs(1.0)) is None
+    assert analysis.interval(pairs(0.9, 0.9, 0.9)) == pytest.approx((0.9, 0.9))
+    low, high = analysis.interval(pairs(0.5, 1.0, 2.0)) or (0, 0)
+    assert low == pytest.approx(0.5) and high == pytest.approx(2.0)
+
+
+def test_the_page(tmp_path: Path) -> None:
+    sweep, _, _ = made(tmp_path)
+    said = page.make(sweep, tmp_path / "out")
+    text = (tmp_path / "out" / page.FILE).read_text()
+    assert "within 3% of the best" in said and "extend_us=250" in said
+    assert text.count("<svg") == 2 + 2 and "time over pvqspinlock" in text
+    assert "VMs (4 vCPUs each, 4 pCPUs)" in text and "hackbench-short (s)" in text
+    assert "core-hours" in text and BUILD.kernel in text
+    with pytest.raises(UsageError, match="no run of a sweep"):
+        page.make(sweep, tmp_path / "empty")
+
+
+def test_rows_of_another_kernel_are_left_out(tmp_path: Path) -> None:
+    sweep, store, runs = made(tmp_path)
+    unit = grid.units([replace(run, build=replace(BUILD, kernel="newer")) for run in runs], (),
+                      24)[0]
+    store.add(unit.key, collect.rows(unit, sweeping.play(task(sweep, unit)), "c"))
+    page.make(sweep, tmp_path / "out")
+    text = (tmp_path / "out" / page.FILE).read_text()
+    assert f"{len(runs)}, left out" in text and "newer" in text
+
+
+# Search
+
+SEARCH = FILE.replace('["hackbench-short", "dedup-short"]', '["hackbench-short"]') + """
+[search]
+trials = 12
+width = 4
+held_out = ["dedup-short"]
+[search.host.extend_us]
+low = 50
+high = 5000
+log = true
+"""
+
+
+def test_a_search_finds_what_held_out_workloads_confirm(tmp_path: Path) -> None:
+    sweep = sweeping.load(tmp_path, SEARCH)
+    fake = Fake(sweep, Store(tmp_path))
+    fake.make(grid.runs(sweep, BUILD))
+    search.run(fake, tmp_path)
+    judged = search.results(tmp_path)
+    assert judged[0].held and judged[0].held < 0.9 and abs(int(
+        judged[0].values["extend_us"]) - 500) < 300
+    assert next(one for one in judged if not one.values).held == pytest.approx(1)
+    assert "takes 0." in search.said(judged)
+    seeds = {row.seed for row in fake.store.rows.values() if row.workload == "dedup-short"}
+    assert seeds == {100_001, 100_002, 100_003}
+    assert "Held-out" in (page.make(sweep, tmp_path) and (tmp_path / page.FILE).read_text())
+
+
+def test_half_of_a_wave_goes_on(tmp_path: Path) -> None:
+    sweep = sweeping.load(tmp_path, SEARCH)
+    fake = Fake(sweep, Store(tmp_path))
+    search.run(fake, tmp_path)
+    tried = {seed: {row.setting for row in fake.store.rows.values() if row.seed == seed
+                    and row.names} for seed in (1, 2, 3)}
+    assert len(tried[1]) <= 12 and len(tried[2]) <= 6 and len(tried[3]) <= 3
+    assert tried[3] <= tried[2] <= tried[1]
+
+
+def test_a_search_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    """Stopped in its second wave: what it was trying is tried again, and nothing made twice."""
+    sweep = sweeping.load(tmp_path, SEARCH)
+
+    class Stopped(Fake):
+        def make(self, runs: Any, name: str = "") -> list[Row]:
+            if self.played > 6:
+                raise KeyboardInterrupt
+            return super().make(runs, name)
+
+    with pytest.raises(KeyboardInterrupt):
+        search.run(Stopped(sweep, Store(tmp_path)), tmp_path)
+    before = Store(tmp_path)
+    again = Fake(sweep, Store(tmp_path))
+    search.run(again, tmp_path)
+    assert {*before.rows} < {*again.store.rows}
+    assert sum(row.made for row in before.rows.values()) == sum(
+        again.store.rows[key].made for key in before.rows)
+    assert search.results(tmp_path)
+
+
+def test_no_setting_better_is_said_so(tmp_path: Path) -> None:
+    sweep = sweeping.load(tmp_path, SEARCH.replace("low = 50", "low = 2000"))
+    search.run(Fake(sweep, Store(tmp_path)), tmp_path)
+    assert search.said(search.results(tmp_path)).startswith("No setting is better than ecs-count")
