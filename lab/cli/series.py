@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lab.build import base, gitseries, series, trial
+from lab.build import base, gitseries, rfc, series, trial
 from lab.cli.options import tree_options
 from lab.core import paths
 from lab.core.errors import LabError, UsageError
@@ -112,7 +112,10 @@ def count_command() -> None:
 @group.command("check")
 @tree_options
 def check_command(tree: Path | None) -> None:
-    """Fail when the series is over budget, moves, or would not export as it is."""
+    """Fail when the series is over budget, moves, or would not export as it is.
+
+    On a usual base also when a folder of kernel/rfc does not apply, or checkpatch objects.
+    """
     with shown() as progress:
         source = base.source(tree, progress)
     limits = base.read_base(base.folder(base.of_version(source.version)) / base.FILE)
@@ -129,6 +132,11 @@ def check_command(tree: Path | None) -> None:
             problems.append(f"{name} is not what `./pvsync series export` would write")
     elif source.version in limits.tested:
         problems.append(f"{len(result.offsets)} hunk(s) moved on Linux {source.version}: export")
+    usual = base.of_version(source.version) == base.USUAL and source.version in limits.tested
+    mails = [rfc.check(source.tree, folder) for folder in rfc.folders()] if usual else []
+    problems += [problem for mail in mails for problem in mail.problems]
     if problems:
         raise LabError("; ".join(problems))
     click.echo(f"Linux {source.version}: {describe(count, limits.budget)}")
+    for mail in mails:
+        click.echo(f"rfc/{mail.name}: {mail.patches} patch(es), which apply and are clean")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab.build import base, gitseries, series
+from lab.build import base, gitseries, rfc, series
 from lab.cli import series as series_cli
 from lab.core.errors import LabError, UsageError
 from tests.lab import fake_linux as fake
@@ -297,6 +297,7 @@ def our_series(
     tmp_path: Path, tree: Path, overlay: Path, patches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """The command line works on the fake overlay and series."""
+    monkeypatch.setattr(rfc, "FOLDER", tmp_path / "rfc")
     monkeypatch.setattr(series, "OVERLAY", overlay)
     monkeypatch.setattr(series, "SERIES", patches)
     for function in (series.count, series.patch_files, gitseries.round_trip):

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""kernel/rfc: patch mails for Linux without anything of pvsync, each folder by itself.
+
+A folder has a cover letter, 0000-*.patch, and the patches from 0001 on, as `git
+format-patch` writes them. They may add files.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.build import series
+from lab.core import paths, tools
+from lab.core.errors import LabError
+from lab.core.scratch import Scratch
+
+FOLDER = paths.KERNEL / "rfc"
+COVER = "0000-"
+CHECKPATCH = Path("scripts/checkpatch.pl")
+IGNORED = ("FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID")
+"""What checkpatch cannot know here: that MAINTAINERS names folders of new files, and history."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one folder."""
+
+    name: str
+    patches: int
+    problems: tuple[str, ...]
+
+
+def folders() -> list[Path]:
+    """The folders of patch mails, in order."""
+    return sorted(path for path in FOLDER.iterdir() if path.is_dir()) if FOLDER.is_dir() else []
+
+
+def check(base: Path, folder: Path) -> Result:
+    """Apply one folder to a bare tree without offsets, and have the tree's checkpatch read it.
+
+    Only the files that the patches touch are copied. A strict checkpatch, but for
+    sign-offs, which whoever sends the mails adds.
+    """
+    files = series.patch_files(folder)
+    cover = [path for path in files if path.name.startswith(COVER)]
+    patches = [path for path in files if path not in cover]
+    problems = [] if len(cover) == 1 else [f"{folder.name} has {len(cover)} cover letters"]
+    if not patches:
+        problems.append(f"{folder.name} has no patches")
+    with Scratch() as scratch:
+        for name in sorted({name for path in patches for name in _touched(path)}):
+            if (base / name).is_file():
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(base / name, scratch / name)
+        for path in patches:
+            where = f"{folder.name}/{path.name}"
+            status, said = series.run_patch(path, scratch, fuzz=0)
+            if status:
+                problems.append(f"{where} does not apply to {base}: {said.strip()}")
+                break
+            problems += [f"{where}: {offset}" for offset in series.parse_offsets(path.name, said)]
+            problems += [f"{where}: {line}" for line in _style(base, path)]
+    return Result(folder.name, len(patches), tuple(problems))
+
+
+def _touched(patch: Path) -> Iterator[str]:
+    """Files that a patch changes or adds, by their paths in the tree."""
+    for line in patch.read_text(errors="surrogateescape").splitlines():
+        if match := re.fullmatch(r"(?:---|\+\+\+) [ab]/(\S+)", line):
+            if ".." in Path(match[1]).parts:
+                raise LabError(f"{patch.name}: {match[1]} lies outside of the tree")
+            yield match[1]
+
+
+def _style(base: Path, patch: Path) -> list[str]:
+    """What checkpatch objects to, one line each."""
+    tools.require("perl")
+    command = ["perl", str(CHECKPATCH), "--strict", "--terse", "--no-summary", "--no-signoff",
+               f"--ignore={','.join(IGNORED)}", str(patch.absolute())]
+    done = subprocess.run(command, cwd=base, capture_output=True, text=True, errors="replace",
+                          check=False)
+    said = (done.stdout + done.stderr).splitlines()
+    # It ends with 1 if it has an objection, and with more if it could not look.
+    if done.returncode > 1 or bool(said) != bool(done.returncode):
+        raise LabError(f"checkpatch cannot read {patch}: {' '.join(said)}")
+    return [line.removeprefix(f"{patch.absolute()}:") for line in said]

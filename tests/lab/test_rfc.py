@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Patch mails for the bare base: what applies and is clean passes, all else is named."""
+
+from pathlib import Path
+
+import pytest
+
+from lab.build import rfc
+from tests.lab import fake_linux as fake
+
+CHECKPATCH = """\
+my $bad = 0;
+open(my $patch, '<', $ARGV[-1]);
+while (<$patch>) { if (/^[+].*BAD/) { print "$ARGV[-1]:$.: ERROR: BAD\\n"; $bad = 1; } }
+exit $bad;
+"""
+NEW_FILE = """\
+Subject: [PATCH] tools: Add a file
+
+---
+diff --git a/tools/new.c b/tools/new.c
+new file mode 100644
+--- /dev/null
++++ b/tools/new.c
+@@ -0,0 +1 @@
++int new;
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = fake.make_tree(tmp_path / "linux")
+    (tree / "scripts").mkdir()
+    (tree / "scripts/checkpatch.pl").write_text(CHECKPATCH)
+    return tree
+
+
+@pytest.fixture
+def mails(tmp_path: Path, tree: Path) -> Path:
+    folder = tmp_path / "rfc/01-boundary"
+    folder.parent.mkdir()
+    change = fake.make_patch(tree, "kernel/lock.c", "line 20\n", "line 20\nhook();\n")
+    fake.add_patch(folder, 1, change)
+    (folder / "0002-tools-new.patch").write_text(NEW_FILE)
+    (folder / "0000-cover-letter.patch").write_text("Subject: [PATCH 0/2] A cover letter\n")
+    return folder
+
+
+def test_all_is_well(tree: Path, mails: Path) -> None:
+    assert rfc.check(tree, mails) == rfc.Result("01-boundary", 2, ())
+    assert not (tree / "tools").exists()
+
+
+def test_only_folders_count(mails: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rfc, "FOLDER", mails.parent)
+    (mails.parent / "README.md").touch()
+    assert rfc.folders() == [mails]
+    monkeypatch.setattr(rfc, "FOLDER", mails.parent / "none")
+    assert rfc.folders() == []
+
+
+def test_objections_are_named(tree: Path, mails: Path) -> None:
+    path = mails / "0002-tools-new.patch"
+    path.write_text(NEW_FILE.replace("int new", "int BAD"))
+    (problem,) = rfc.check(tree, mails).problems
+    assert problem == "01-boundary/0002-tools-new.patch: 9: ERROR: BAD"
+
+
+def test_what_does_not_apply_is_named(tree: Path, mails: Path) -> None:
+    (tree / "kernel/lock.c").write_text("a line more\n" + fake.LOCK_C)
+    (problem,) = rfc.check(tree, mails).problems
+    assert "1 line(s) down" in problem
+    (tree / "kernel/lock.c").write_text(fake.LOCK_C.replace("line 20", "LINE 20"))
+    (problem,) = rfc.check(tree, mails).problems
+    assert "0001" in problem and "does not apply" in problem
+
+
+def test_cover_letter_and_patches_are_missed(tree: Path, mails: Path) -> None:
+    for path in mails.iterdir():
+        path.unlink()
+    assert len(rfc.check(tree, mails).problems) == 2
