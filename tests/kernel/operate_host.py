@@ -1,38 +1,63 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs in the KVM host: settings of VMs that have no guest, on a real kernel.
+"""Runs in the KVM host: settings of VMs and the doctor, on a real kernel.
 
-A VM is a process of this file that has opened /dev/kvm. `./pvsync` has no packages there, so
-what it calls is called as it is.
+A VM is a process of this file that has opened /dev/kvm; its vCPUs spin, or there are none.
+`./pvsync` has no packages there, so what it calls is called as it is.
 """
 
+import ctypes
 import fcntl
+import mmap
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lab.core.errors import LabError
 from lab.observe import vms
-from lab.operate import actions, kept, settings
+from lab.operate import actions, doctor, kept, settings
 
-KVM_CREATE_VM = 0xAE01
+KVM_CREATE_VM, KVM_CREATE_VCPU, KVM_RUN = 0xAE01, 0xAE41, 0xAE80
+KVM_SET_USER_MEMORY_REGION = 0x4020AE46
+START, PAGE = 0xFFFFF000, 4096
+"""The page in which a vCPU starts, and where in it."""
+SPIN = b"\xf3\x90\xeb\xfc"
+"""PAUSE, and a jump to it."""
 HOST = settings.Host()
 FILE = Path("/run/pvsync/vms.toml")
 """The lab's host has no /etc that can be written."""
 
 
-def play() -> None:
+class Memory(ctypes.Structure):
+    """struct kvm_userspace_memory_region"""
+
+    _fields_ = (("slot", ctypes.c_uint32), ("flags", ctypes.c_uint32),
+                ("physical", ctypes.c_uint64), ("size", ctypes.c_uint64),
+                ("address", ctypes.c_uint64))
+
+
+def play(vcpus: int) -> None:
     """Be a VM until standard input ends."""
     vm = fcntl.ioctl(os.open("/dev/kvm", os.O_RDWR), KVM_CREATE_VM, 0)
-    print("ready", vm, flush=True)
+    page = mmap.mmap(-1, PAGE)
+    page[0xFF0:0xFF0 + len(SPIN)] = SPIN
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    fcntl.ioctl(vm, KVM_SET_USER_MEMORY_REGION, bytes(Memory(0, 0, START, PAGE, address)))
+    for number in range(vcpus):
+        vcpu = fcntl.ioctl(vm, KVM_CREATE_VCPU, number)
+        threading.Thread(target=fcntl.ioctl, args=(vcpu, KVM_RUN, 0), daemon=True).start()
+    print("ready", flush=True)
     sys.stdin.read()
+    os._exit(0)
 
 
-def start(name: str, number: str = "") -> subprocess.Popen[str]:
+def start(name: str, number: str = "", vcpus: int = 0) -> subprocess.Popen[str]:
     words = ["-id", number] if number else []
-    vm = subprocess.Popen([sys.executable, __file__, "play", *words, "-name", f"guest={name}"],
+    vm = subprocess.Popen([sys.executable, __file__, "play", str(vcpus), *words, "-name",
+                           f"guest={name}"],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert vm.stdout is not None and vm.stdout.readline().startswith("ready")
     return vm
@@ -75,7 +100,18 @@ def main() -> None:
     for vm in (web, db):
         stop(vm)
     print(refusal("web", mark="exit"))
+    diagnose()
+
+
+def diagnose() -> None:
+    """Four vCPUs that spin, on two CPUs."""
+    running = [start(name, vcpus=2) for name in ("one", "two")]
+    with vms.counting(HOST.debugfs):
+        look = next(doctor.looks(HOST, 1.0))
+    print(doctor.text(look).partition("\n")[0], doctor.as_json(look), sep="\n")
+    for vm in running:
+        stop(vm)
 
 
 if __name__ == "__main__":
-    play() if sys.argv[1:2] == ["play"] else main()
+    play(int(sys.argv[2])) if sys.argv[1:2] == ["play"] else main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`pvsync set`, `apply` and `reset` on the KVM host: a kernel that takes and refuses values."""
+"""`pvsync set`, `apply`, `reset` and `doctor` on the KVM host, whose kernel answers."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -26,7 +27,7 @@ no virtual machine is called 'web' (none runs under KVM here)
 """
 
 
-def test_settings_of_virtual_machines() -> None:
+def test_settings_and_diagnosis_of_virtual_machines() -> None:
     done = subprocess.run(
         [paths.ROOT / "pvsync", "host", "--variant", "test", "--bring", paths.LAB, "--bring",
          SCRIPT, "--", "python3", SCRIPT.name],
@@ -35,4 +36,13 @@ def test_settings_of_virtual_machines() -> None:
     assert done.returncode == 0, done
     known = names.strip("[]").replace("'", "")
     assert {"mark", "candidate", "yield", "extend"} <= set(known.split(", "))
-    assert rest == SAID.replace("{known}", known), done.stdout
+    settings, title, told = rest.rstrip("\n").rsplit("\n", 2)
+    assert settings + "\n" == SAID.replace("{known}", known), done.stdout
+    assert title.startswith("2 VMs, 4 vCPUs on 2 CPUs: 2.0 each; CPUs idle 0"), title
+    look = json.loads(told)
+    assert look["pvsync"] and {vm["name"] for vm in look["vms"]} == {"one", "two"}
+    for vm in look["vms"]:
+        assert vm["held_up"] == pytest.approx(0.5, abs=0.1), vm
+        assert vm["busy"] == pytest.approx(0.5, abs=0.1), vm
+        assert vm["costop"] == pytest.approx(0.25, abs=0.05) and vm["lost_per_s"] > 50, vm
+        assert "held-up" in [one["key"] for one in look["findings"] if one["vm"] == vm["name"]]
