@@ -18,8 +18,8 @@ PAPERS = paths.LAB / "papers"
 Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided"]
 """What is compared: the workload's figure, turned so that more is better; times of remote TLB
 flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
-the VMs' time spent spinning for locks; per cent of preemptions in sections put off until the vCPU
-had left its section."""
+their time that the measured guests spent spinning for locks; per cent of preemptions in
+sections put off until the vCPU had left its section."""
 SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided")
 """Measures that are compared as they are, in per cent, not over another scheme's."""
 
@@ -36,6 +36,8 @@ class Claim:
     measure: Measure = "performance"
     workload: str = ""
     """Of the row's, where it has several."""
+    most: float = 0.0
+    """Of a share, the upper end where the paper gives a range from `value` on; 0 without."""
     says: str = ""
     """The paper's own wording, where the number stands for a sentence."""
 

@@ -9,7 +9,7 @@ a range that has 1 in it, shows no difference.
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
@@ -31,16 +31,16 @@ WIDTH = 100
 LEAST = 0.02
 """What no ratio is said to differ from 1 by less than, whatever the placebo."""
 POINTS = 10.0
-"""Per cents that are this near to each other are the same."""
+"""Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
     "confirmed": "shown in the paper's direction, and between the square root and the square of its"
                  " ratio; or no difference where the paper has none; per cents within"
-                 f" {POINTS:g} points",
+                 f" {POINTS:g} points and a factor of 2, or both below 1",
     "smaller": "shown in the paper's direction, by less than the square root of its ratio",
     "larger": "shown in the paper's direction, by more than the square of its ratio",
     "contradicted": "shown in the other direction, or a difference where the paper has none",
     "no difference": "the paper has one, and none is shown here",
-    "differs": f"per cents more than {POINTS:g} points apart",
+    "differs": f"per cents more than {POINTS:g} points or a factor of 2 apart",
     "not played": "no valid run of it",
 }
 
@@ -86,7 +86,13 @@ def _waiters(run: RunFigure) -> float | None:
 
 
 def _spinning(run: RunFigure) -> float | None:
-    share = figures.spinning(run.observation) if run.observation else None
+    """Of the guests whose figure counts: of one, where the others only compute beside it."""
+    seen = run.observation
+    if seen is None:
+        return None
+    counted = len(run.values)
+    share = figures.spinning(replace(seen, guests=seen.guests[:counted],
+                                     cpu_s=seen.cpu_s[:counted]))
     return None if share is None else 100 * share
 
 
@@ -112,7 +118,7 @@ def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better:
         middle = stats.median(ours)
         if middle is None:
             return Found(claim, None, 0, 0, None, 0, "not played")
-        near = abs(middle - claim.value) <= POINTS
+        near = _near(middle, claim.value, max(claim.value, claim.most))
         return Found(claim, middle, min(ours), max(ours), None, len(ours),
                      "confirmed" if near else "differs")
     one, other = stats.median(ours), stats.median(others)
@@ -124,6 +130,13 @@ def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better:
                  _verdict(claim.value, ratio, least, most, placebo or 0.0))
 
 
+def _near(ours: float, least: float, most: float) -> bool:
+    """Whether a per cent is about those from the least to the most."""
+    bound = min(max(ours, least), most)
+    return max(ours, bound) < 1 or (
+        abs(ours - bound) <= POINTS and bound / 2 <= ours <= 2 * bound)
+
+
 def _turned(one: float, other: float, better: Better) -> float:
     """How many times better the one is."""
     return other / one if better == "lower" else one / other
@@ -132,7 +145,7 @@ def _turned(one: float, other: float, better: Better) -> float:
 def _verdict(paper: float, ours: float, least: float, most: float, placebo: float) -> Verdict:
     margin = 1 + max(LEAST, placebo)
     shown = 1 if least > 1 and ours > margin else -1 if most < 1 and ours < 1 / margin else 0
-    said = 0 if abs(paper - 1) <= ALIKE else 1 if paper > 1 else -1
+    said = 0 if abs(paper - 1) <= ALIKE + 1e-9 else 1 if paper > 1 else -1
     if said == 0:
         return "confirmed" if shown == 0 else "contradicted"
     if shown == 0:
@@ -220,12 +233,13 @@ def _section(row: Row, summary: Summary | None, results: Sequence[Found]) -> lis
               " placebo | seeds | verdict |", "|" + "---|" * (9 + many)]
     for one in results:
         claim = one.claim
+        paper = number(claim.value) + (f" to {number(claim.most)}" if claim.most else "")
         ours = "" if one.ours is None else (
             f"{number(one.ours)} [{number(one.least)}, {number(one.most)}]")
         unit = " %" if claim.measure in SHARES else ""
         lines.append("| " + (f"{claim.workload} | " if many else "") + " | ".join((
             str(claim.vms), claim.scheme, claim.against or "", claim.measure,
-            number(claim.value) + unit, ours + (unit if ours else ""),
+            paper + unit, ours + (unit if ours else ""),
             "" if one.placebo is None else f"{100 * one.placebo:.1f} %",
             str(one.seeds), f"**{one.verdict}**")) + " |")
     lines += [""]

@@ -77,11 +77,31 @@ def test_verdicts(paper: float, ours: tuple[float, ...], others: tuple[float, ..
     assert found.least <= (found.ours or 0) <= found.most
 
 
-@pytest.mark.parametrize(("values", "verdict"), [((88.0, 92.0), "confirmed"), ((70.0,), "differs"),
-                                                 ((), "not played")])
-def test_shares_are_compared_as_they_are(values: tuple[float, ...], verdict: Verdict) -> None:
-    claim = Claim("ticket", 88.5, 2, measure="waiters")
+@pytest.mark.parametrize(("paper", "most", "values", "verdict"), [
+    (88.5, 0, (88.0, 92.0), "confirmed"), (88.5, 0, (70.0,), "differs"),
+    (88.5, 0, (), "not played"),
+    (0.0, 0, (0.3,), "confirmed"), (0.0, 0, (7.6,), "differs"), (5.4, 0, (0.1,), "differs"),
+    (5.4, 0, (9.0,), "confirmed"), (85.8, 100.0, (99.0,), "confirmed"),
+    (85.8, 100.0, (70.0,), "differs"),
+])
+def test_shares_are_compared_as_they_are(paper: float, most: float, values: tuple[float, ...],
+                                         verdict: Verdict) -> None:
+    """To a number or a range; small ones have to be alike, too, not only near."""
+    claim = Claim("ticket", paper, 2, measure="waiters", most=most)
     assert reproduction.judged(claim, values, (), "lower", None).verdict == verdict
+
+
+def test_a_guest_that_only_computes_does_not_dilute(tmp_path: Path) -> None:
+    """What the measured guest spun is of its own time, not of its neighbour's too."""
+    def counted(scheme: str, vms: int) -> Counted:
+        return Counted(guest={"lock_acquisitions": 9, "lock_wait_ns": 5 * 10**8,
+                              "lock_stolen_ns": 0, "lock_halted_ns": 0}, usec=(10**6, 9 * 10**6))
+
+    beside = replace(HACKBENCH, neighbour="burn")
+    made = Synthetic(("ticket",), beside, vms=(2,), counted=counted, observe="locks")
+    row = replace(ROW, claims=(Claim("ticket", 50.0, 2, measure="spinning"),))
+    (found,) = reproduction.found(row, summarize(load(made.write(tmp_path))), False)
+    assert found.ours == pytest.approx(50) and found.verdict == "confirmed"
 
 
 def made(directory: Path) -> Summary:
