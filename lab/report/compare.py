@@ -71,7 +71,8 @@ def compare(sides: Sequence[Side]) -> list[Comparison]:
 
 def _compare(base: Side, own: Side) -> Comparison:
     before, after = base.cells(), own.cells()
-    keys = [key for key in before if key in after]
+    keys = [key for key in before
+            if key in after and verdict.speedup(after[key], before[key]) is not None]
     if not keys:
         raise UsageError(f"{base.name} and {own.name} have no cell in common: no scheme under the"
                          " same workload at the same number of VMs.")
@@ -117,6 +118,11 @@ def _figure(workload: Workload) -> dict[str, str]:
             "command": workload.command, "neighbour": workload.neighbour}
 
 
+def _is_one_boot(side: Side) -> bool:
+    """Whether all runs of a cell are of one boot: what it has by chance is in all of them."""
+    return side.summary.alikeness is None and side.manifest.reps > 1
+
+
 def _row(base: Cell, own: Cell, p: float, interval: tuple[float, float] | None) -> Row:
     ratio = verdict.speedup(own, base)
     assert ratio is not None and own.median is not None and base.median is not None
@@ -137,6 +143,8 @@ def warnings(found: Sequence[Comparison]) -> list[str]:
                   != (second := getattr(one.own.manifest, name))]
         lines += [f"The settings of {label} differ." for label in _other_settings(one)]
     sides = [found[0].base, *(one.own for one in found)]
+    lines += [f"{side.name}: its runs are of one boot, so what that boot has by chance is in every"
+              " difference, with or without a star." for side in sides if _is_one_boot(side)]
     return lines + [f"{side.name}: {line}" for side in sides
                     for line in opening.alerts(side.summary)]
 

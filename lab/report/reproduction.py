@@ -23,11 +23,13 @@ from lab.report.grids import number
 from lab.report.summary import RunFigure, Summary
 
 Verdict = Literal["confirmed", "smaller", "larger", "contradicted", "no difference",
-                  "differs", "not played"]
+                  "differs", "too few seeds", "not played"]
 ALIKE = 0.05
 """So near to 1 a paper's ratio says that nothing changes."""
 WIDTH = 100
 """Of a page's prose, columns."""
+FEWEST = 2
+"""Seeds of either scheme below which a ratio has no range, and nothing is said of it."""
 LEAST = 0.02
 """What no ratio is said to differ from 1 by less than, whatever the placebo."""
 POINTS = 10.0
@@ -41,6 +43,7 @@ MEANING: dict[Verdict, str] = {
     "contradicted": "shown in the other direction, or a difference where the paper has none",
     "no difference": "the paper has one, and none is shown here",
     "differs": f"per cents more than {POINTS:g} points or a factor of 2 apart",
+    "too few seeds": "one seed has no range",
     "not played": "no valid run of it",
 }
 
@@ -122,12 +125,14 @@ def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better:
         return Found(claim, middle, min(ours), max(ours), None, len(ours),
                      "confirmed" if near else "differs")
     one, other = stats.median(ours), stats.median(others)
-    if not one or not other:
+    if not one or not other or not all((*ours, *others)):
         return Found(claim, None, 0, 0, placebo, 0, "not played")
     turned = [_turned(a, b, better) for a, b in product(ours, others)]
     ratio, least, most = _turned(one, other, better), min(turned), max(turned)
-    return Found(claim, ratio, least, most, placebo, min(len(ours), len(others)),
-                 _verdict(claim.value, ratio, least, most, placebo or 0.0))
+    seeds = min(len(ours), len(others))
+    return Found(claim, ratio, least, most, placebo, seeds,
+                 _verdict(claim.value, ratio, least, most, placebo or 0.0)
+                 if seeds >= FEWEST else "too few seeds")
 
 
 def _near(ours: float, least: float, most: float) -> bool:

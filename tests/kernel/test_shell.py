@@ -7,6 +7,7 @@ import re
 import select
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.virtual
 
 LIMIT_S = 240
 """Of this machine's time, for a prompt; it takes some ten seconds."""
+ENDS_S = 30
+"""Likewise, for the lab to end its machine when it is told to."""
 PROMPT = re.compile(rb"\[ +(\d+\.\d+) s\] (host|guest)# ")
 
 
@@ -35,7 +38,10 @@ class Terminal:
                 return float(found[number - 1][1])
             left = end - time.monotonic()
             assert left > 0 and select.select([self.master], [], [], left)[0], self.said
-            self.said += os.read(self.master, 4096)
+            try:
+                self.said += os.read(self.master, 4096)
+            except OSError:
+                pytest.fail(f"the shell has ended: {self.said!r}")
 
     def type(self, line: str) -> None:
         os.write(self.master, line.encode() + b"\n")
@@ -58,4 +64,7 @@ def test_a_prompt_with_a_clock(where: str) -> None:
             assert 3 <= second - first < 4, said
         finally:
             shell.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                shell.wait(ENDS_S)
+            shell.kill()
             os.close(master)

@@ -123,6 +123,23 @@ def test_refused_without_a_cell_in_common(tmp_path: Path) -> None:
         CliRunner().invoke(command, [str(tmp_path / "old")], catch_exceptions=False)
 
 
+def test_runs_of_one_boot_are_named(tmp_path: Path) -> None:
+    """A star says nothing then of another boot."""
+    sides = [side(tmp_path / name, factor, reps=10, boots=1)
+             for name, factor in (("one", 1.0), ("other", 2.0))]
+    told = [line for line in compare.warnings(compare.compare(sides)) if "are of one boot" in line]
+    assert len(told) == 2 and told[1].startswith("other: ")
+    assert not any("are of one boot" in line for line in compare.warnings(compare.compare(
+        [side(tmp_path / "third"), side(tmp_path / "fourth")])))
+
+
+def test_a_cell_without_a_ratio_is_left_out(tmp_path: Path) -> None:
+    """Of a median that is 0 there is none."""
+    sides = [side(tmp_path / "one"), side(tmp_path / "none", 0.0)]
+    (found,) = compare.compare(sides)
+    assert {row.own.scheme for row in found.rows} == {"a"}
+
+
 def test_settings_that_differ_are_named(tmp_path: Path) -> None:
     sides = [side(tmp_path / name, vms=(1,)) for name in "xy"]
     schemes = json.loads((tmp_path / "y" / "manifest.json").read_text())["schemes"]

@@ -64,7 +64,9 @@ def test_a_paper_that_there_is_none_of() -> None:
     (1.0, (1.0, 1.1), (1.05, 1.08), 0.0, "confirmed"),
     (1.0, (1.0, 1.1), (1.5, 1.6), 0.0, "contradicted"),
     (0.8, (1.5, 1.6), (1.0, 1.1), 0.0, "confirmed"),
+    (4.0, (1.0,), (4.0, 4.4), 0.0, "too few seeds"),
     (4.0, (), (1.0,), 0.0, "not played"),
+    (4.0, (0.0, 1.0), (1.0, 2.0), 0.0, "not played"),
 ])
 def test_verdicts(paper: float, ours: tuple[float, ...], others: tuple[float, ...],
                   placebo: float, verdict: Verdict) -> None:
