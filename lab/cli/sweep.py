@@ -57,7 +57,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
         return
     directory.mkdir(parents=True, exist_ok=True)
     with runner.alone(directory), shown() as progress:
-        store = Store(directory)
+        store = Store(directory, alone=True)
         prepared = campaign.prepare(plan, remembered_packages(None), progress)
         with connect(scheduler or "", cluster or "", plan.cluster, workers or 0,
                      campaign.memory(plan)) as client:

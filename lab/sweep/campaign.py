@@ -2,7 +2,7 @@
 """A sweep as a whole: what there is to boot, which runs remain, and having them made."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,23 +69,32 @@ class Campaign:
     again: bool = False
     """Whether runs that failed before are made once more, once."""
     play: Callable[[dict[str, Any]], dict[str, Any]] = worker.play
+    _failed: set[str] = field(init=False)
+    """Keys of runs that failed before this command and were not made once more yet."""
+
+    def __post_init__(self) -> None:
+        self._failed = self.store.made() - self.store.made(self.again)
 
     def make(self, runs: Sequence[Run], name: str = "runs") -> list[Row]:
         """The rows of these runs, those that were not made before made now."""
-        units = grid.units(runs, self.store.made(self.again), self.sweep.per_boot)
+        units = grid.units(runs, self.store.made() - self._failed, self.sweep.per_boot)
         commit = git_commit()
 
         def keep(unit: Unit, answer: dict[str, Any]) -> None:
-            self.store.add(unit.key, collect.rows(unit, answer, commit))
+            add(unit, collect.rows(unit, answer, commit))
 
         def fail(unit: Unit, reason: str) -> None:
-            self.store.add(unit.key, collect.failed(unit, reason, commit))
+            add(unit, collect.failed(unit, reason, commit))
+
+        def add(unit: Unit, rows: Sequence[Row]) -> None:
+            self.store.add(unit.key, rows)
+            self._failed.difference_update(run.key for run in unit.runs)
 
         job = execute.Job(self.client, self.play, self._task, keep, fail, self.progress,
                           self.prepared.artifacts, self.retries, lambda: cost(self.store, left()))
 
         def left() -> int:
-            return sum(run.key not in self.store.rows for run in runs)
+            return sum(run.key in self._failed or run.key not in self.store.rows for run in runs)
 
         with self.progress.stage(name, total=len(runs)) as stage:
             stage.advance(len(runs) - sum(len(unit.runs) for unit in units))

@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lab.core import stats
@@ -49,5 +50,16 @@ def _row(run: Run, unit: str, outcome: Mapping[str, Any], core_s: float,
 
 
 def chosen(runs: Iterable[Run], made: Mapping[str, Row]) -> list[Row]:
-    """The rows of these runs, of those that were made."""
-    return [made[run.key] for run in runs if run.key in made]
+    """The rows of these runs, of those that were made.
+
+    Keys leave names out, so a run may have been made under others. Rows carry those asked for.
+    """
+    return [_named(made[run.key], run) for run in runs if run.key in made]
+
+
+def _named(row: Row, run: Run) -> Row:
+    return replace(
+        row, scheme=run.setting.scheme.name, setting=run.setting.label,
+        names=tuple(name for name, _ in run.setting.values),
+        values=tuple(value for _, value in run.setting.values),
+        workload=run.workload.name, machine=run.machine)

@@ -96,12 +96,12 @@ class Job:
                 over = [one for one in flying if one.status != "pending"]
                 for future in over:
                     unit, tried = flying.pop(future)
-                    if tried > MOST_TRIES:
+                    if not self._took(future, unit):
+                        if tried <= MOST_TRIES:
+                            waiting.append((unit, tried + 1))
+                            continue
                         self.fail(unit, "no worker was there for long enough, or could be given"
                                   " what it needs")
-                    elif not self._took(future, unit):
-                        waiting.append((unit, tried + 1))
-                        continue
                     stage.advance(len(unit.runs))
                     stage.text(self.tell())
                 if not over:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From a sweep's file to its runs, and from runs to units of work. Pure, but for the file."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -10,7 +10,17 @@ from lab.core.errors import UsageError
 from lab.core.model import Experiment, Scheme, Workload
 from lab.plan import config, machine_model
 from lab.report import sensitivity
-from lab.sweep.model import Build, Run, Setting, Sweep, Unit, Value
+from lab.sweep.model import (
+    Build,
+    Run,
+    Setting,
+    Sweep,
+    Unit,
+    Value,
+    digest,
+    machine_content,
+    workload_content,
+)
 
 MOST_RUNS = 1_000_000
 MOST_SEEDS = 100_000
@@ -40,6 +50,7 @@ def load(file: Path) -> Sweep:
         _check_search(sweep, where)
     for one in settings(sweep):
         config.check_scheme(one.scheme, where.removesuffix(": "))
+    _differ(sweep, where)
     if (count := len(runs(sweep, Build("", "", "")))) > MOST_RUNS:
         raise UsageError(f"{where}{count} runs are more than {MOST_RUNS}")
     return sweep
@@ -58,6 +69,22 @@ def machines(names: Iterable[str]) -> tuple[str, ...]:
 def _once(values: Sequence[object], where: str) -> None:
     if not values or len(set(values)) < len(values):
         raise UsageError(f"{where} must name at least one, and none twice")
+
+
+def _differ(sweep: Sweep, where: str) -> None:
+    """Refuse what is the same but for its name: its runs would be the same ones."""
+    held = sweep.search.held_out if sweep.search else ()
+    loads = workloads((*sweep.workloads, *held), sweep.name)
+    _apart({one.label: one.content() for one in settings(sweep)}, f"{where}settings")
+    _apart({name: machine_content(name) for name in sweep.machines}, f"{where}machines")
+    _apart({load.name: workload_content(load) for load in loads}, f"{where}workloads")
+
+
+def _apart(contents: Mapping[str, object], where: str) -> None:
+    seen: dict[str, str] = {}
+    for name, content in contents.items():
+        if (other := seen.setdefault(digest(content), name)) != name:
+            raise UsageError(f"{where} {other} and {name} are the same but for their names")
 
 
 def _check_search(sweep: Sweep, where: str) -> None:

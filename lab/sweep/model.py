@@ -95,6 +95,12 @@ class Setting:
         """For tables."""
         return " ".join([self.scheme.name, *(f"{name}={value}" for name, value in self.values)])
 
+    def content(self) -> list[object]:
+        """What is played, without names."""
+        scheme = self.scheme
+        return [scheme.guest, sorted(scheme.host.items()), scheme.cpu, scheme.neighbour,
+                scheme.variant]
+
 
 @dataclass(frozen=True)
 class Build:
@@ -123,16 +129,16 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """Its content's hash; names and descriptions are no part of it."""
-        scheme = self.setting.scheme
+        """Its content's hash; names and descriptions are no part of it.
+
+        Nor are the runs that its unit makes before it, how often a run may be repeated, how
+        long guests may boot, and the lab's own commit. Each row names its unit and its commit.
+        """
         return digest({
-            "build": asdict(self.build), "machine": _machine(self.machine),
+            "build": asdict(self.build), "machine": machine_content(self.machine),
             "vcpus": self.vcpus, "pcpus": self.pcpus, "vms": self.vms, "seed": self.seed,
             "guest_mem": self.guest_mem, "variant": [self.variant, self.host_variant],
-            "scheme": [scheme.guest, sorted(scheme.host.items()), scheme.cpu, scheme.neighbour,
-                       scheme.variant],
-            "workload": [self.workload.command, self.workload.setup, self.workload.neighbour,
-                         self.workload.pattern, self.workload.packages],
+            "scheme": self.setting.content(), "workload": workload_content(self.workload),
         })
 
 
@@ -149,10 +155,16 @@ class Unit:
 
 
 @cache
-def _machine(name: str) -> tuple[str, str]:
+def machine_content(name: str) -> tuple[str, str]:
     """The numbers of a machine model."""
     model = machine_model.load(name)
     return model.icount(0), model.cpu()
+
+
+def workload_content(load: Workload) -> list[object]:
+    """What is run, how its figure is read and for how long it may run, without names."""
+    return [load.command, load.setup, load.neighbour, load.pattern, load.packages, load.metric,
+            load.unit, load.better, load.timeout_s]
 
 
 def digest(value: object) -> str:

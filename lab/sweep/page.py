@@ -38,6 +38,7 @@ def make(sweep: Sweep, directory: Path) -> str:
     ranked = analysis.ranking(rows, baseline)
     flat = analysis.flatness(ranked)
     judged = search.results(directory)
+    mixed = _mixed(latest)
     heads, table = _ranking(ranked)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True,
@@ -52,19 +53,34 @@ def make(sweep: Sweep, directory: Path) -> str:
         verdict=search.said(judged) if judged else "",
         plots=[(one.caption, Markup(one.svg)) for one in plots(sweep, rows)],
         cells=[_cell(one) for one in analysis.cells(rows)],
+        mixed=mixed,
         failed=[(reason, sum(row.reason == reason for row in failed)) for reason in reasons])
     files.replace(directory / FILE, page)
     lines = ["  ".join(row) for row in table[:5]]
     return "\n".join([*lines, *flat, *([search.said(judged)] if judged else []),
-                      str(directory / FILE)])
+                      *([mixed] if mixed else []), str(directory / FILE)])
 
 
 def _latest(store: Store) -> list[Row]:
-    """Rows of the kernel, images and emulator that the last of them had: no others are mixed in."""
-    rows = list(store.rows.values())
-    last = max(rows, key=lambda row: row.made)
-    return [row for row in rows if (row.kernel, row.images, row.emulator) ==
-            (last.kernel, last.images, last.emulator)]
+    """Rows of the kernel, images and emulator that the last of them had: no others are mixed in.
+
+    Of a run that was made again under another key, it is the last.
+    """
+    rows = sorted(store.rows.values(), key=lambda row: row.made)
+    last = rows[-1]
+    found = {(row.setting, row.workload, row.vms, row.vcpus, row.pcpus, row.machine, row.seed): row
+             for row in rows if (row.kernel, row.images, row.emulator) ==
+             (last.kernel, last.images, last.emulator)}
+    return list(found.values())
+
+
+def _mixed(rows: Sequence[Row]) -> str:
+    """A warning when the lab itself was not the same for all rows; nothing else."""
+    commits = sorted({row.commit for row in rows})
+    if len(commits) < 2:
+        return ""
+    return (f"Rows of {len(commits)} source commits are together here: {', '.join(commits)}. A"
+            " difference between settings may be one between commits.")
 
 
 def _facts(sweep: Sweep, store: Store, rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -77,7 +93,7 @@ def _facts(sweep: Sweep, store: Store, rows: Sequence[Row]) -> list[tuple[str, s
          f" boots of hosts by {len({row.worker for row in rows if row.worker})} workers"),
         ("cost", f"{sum(row.core_s for row in rows) / 3600:.2f} core-hours of CPU time;"
          f" {wall:.2f} hours of workers"),
-        ("runs of other builds", f"{len(store.rows) - len(rows)}, left out"),
+        ("runs of other builds, or made again", f"{len(store.rows) - len(rows)}, left out"),
         ("machine models", ", ".join(sweep.machines)), ("backend", "vt"),
         ("kernel", last.kernel), ("images", last.images), ("emulator", last.emulator),
         ("source commit", ", ".join(sorted({row.commit for row in rows}))),

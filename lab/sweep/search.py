@@ -25,10 +25,12 @@ from lab.core.progress import Progress
 from lab.plan import config
 from lab.run import records
 from lab.sweep import grid
-from lab.sweep.model import Build, Run, Search, Setting, Span, Sweep, Value
+from lab.sweep.model import Build, Run, Search, Setting, Span, Sweep, Value, digest
 from lab.sweep.store import Row, Store
 
 JOURNAL = "search.journal"
+JUDGING = ("trials", "finalists", "held_seeds")
+"""Parts of a search that may change without its trials being other ones."""
 FILE = "search.json"
 HELD_SEEDS_FROM = 100_001
 """Seeds of the judgement begin here: no trial has them."""
@@ -102,7 +104,7 @@ def run(maker: Maker, directory: Path) -> list[Row]:
     assert search
     base, varied = (config.select_schemes((name,), maker.sweep.name)[0]
                     for name in (maker.sweep.schemes[0], maker.sweep.vary[0]))
-    study = _study(search, directory)
+    study = _study(search, directory, _name(maker, Setting(base), Setting(varied)))
     left = search.trials - sum(trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
                                for trial in study.trials)
     rows: list[Row] = []
@@ -125,15 +127,24 @@ def run(maker: Maker, directory: Path) -> list[Row]:
     return rows + more
 
 
-def _study(search: Search, directory: Path) -> optuna.Study:
+def _name(maker: Maker, base: Setting, varied: Setting) -> str:
+    """What a study is called: trials of another search, build, workload or seed are not its."""
+    assert maker.sweep.search
+    asked = {name: value for name, value in asdict(maker.sweep.search).items()
+             if name not in JUDGING}
+    runs = grid.runs(maker.sweep, maker.prepared.build, of=(base, varied))
+    return f"sweep-{digest([asked, [run.key for run in runs]])}"
+
+
+def _study(search: Search, directory: Path, name: str) -> optuna.Study:
     """The study in the directory; trials that a killed search left open are tried again."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
     known = {one.study_name for one in storage.get_all_studies()}
     done = (sum(trial.state.is_finished() for trial in optuna.load_study(
-        study_name="sweep", storage=storage).trials) if "sweep" in known else 0)
+        study_name=name, storage=storage).trials) if name in known else 0)
     sampler = optuna.samplers.TPESampler(seed=search.sampler_seed + done, constant_liar=True)
-    study = optuna.create_study(storage=storage, study_name="sweep", sampler=sampler,
+    study = optuna.create_study(storage=storage, study_name=name, sampler=sampler,
                                 load_if_exists=True)
     for trial in study.trials:
         if trial.state == TrialState.RUNNING:
@@ -146,12 +157,12 @@ def _wave(maker: Maker, study: optuna.Study, base: Setting,
           wave: list[tuple[Trial, Setting]], search: Search) -> list[Row]:
     """Play trials seed by seed; after each the worse ones end."""
     sweep, build = maker.sweep, maker.prepared.build
-    rows: dict[str, Row] = {}
+    rows: dict[tuple[str, str], Row] = {}
     alive = wave
     for seed in range(1, sweep.seeds + 1):
         settings = {one.label: one for one in (base, *(setting for _, setting in alive))}
         runs = grid.runs(sweep, build, of=settings.values(), seeds=[seed])
-        rows |= {row.key: row for row in maker.make(runs, f"trials, seed {seed}")}
+        rows |= {(row.key, row.setting): row for row in maker.make(runs, f"trials, seed {seed}")}
         value = {trial.number: _value(rows.values(), base, setting, sweep)
                  for trial, setting in alive}
         ranked = sorted(alive, key=lambda one: value[one[0].number])
@@ -191,7 +202,7 @@ def judge(maker: Maker, base: Setting, finalists: Sequence[tuple[Setting, float 
     for setting, seen in finalists:
         own = [row for row in rows if row.setting == setting.label]
         found = tuple(ratios(own, old).values())
-        whole = len(found) == len(own)
+        whole = bool(own) and len(found) == len(own)
         judged.append(Judged(setting.label, dict(setting.values), seen,
                              worth(found) if whole else None, found))
     return sorted(judged, key=lambda one: one.held or math.inf), rows

@@ -84,13 +84,15 @@ SCHEMA = pa.schema([(field.name, KINDS[field.type]) for field in fields(Row)])
 class Store:
     """The rows in a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, alone: bool = False) -> None:
+        """Read them. Who is `alone` in the directory also clears what a killed command left."""
         self.parts = directory / PARTS
         self.rows: dict[str, Row] = {}
         """By key; of a run that was made again, the last."""
-        for old in self.parts.glob(".*"):  # of a command that was killed
-            old.unlink(missing_ok=True)
-        for part in sorted(self.parts.glob("*.parquet")):
+        if alone:
+            for old in self.parts.glob(".*"):
+                old.unlink(missing_ok=True)
+        for part in sorted(self.parts.glob("[!.]*.parquet")):  # others are still written
             self._take(_read(part))
 
     def add(self, unit: str, rows: Iterable[Row]) -> None:

@@ -67,6 +67,16 @@ def test_the_key_has_all_that_a_result_follows_from(tmp_path: Path, change: Any)
         run.setting.scheme, about="other words"))).key == run.key
 
 
+@pytest.mark.parametrize("change", [
+    {"command": "true"}, {"metric": "time of something else"}, {"unit": "ms"},
+    {"better": "higher"}, {"timeout_s": 7.0}])
+def test_the_key_has_what_a_figure_means(tmp_path: Path, change: Any) -> None:
+    run = sweeping.runs(tmp_path)[0]
+    assert replace(run, workload=replace(run.workload, **change)).key != run.key
+    other = replace(run.workload, name="other", about="other words")
+    assert replace(run, workload=other).key == run.key
+
+
 def test_keys_of_a_file_are_the_same_in_another_process(tmp_path: Path) -> None:
     again = [run.key for run in sweeping.runs(tmp_path)]
     assert again == [run.key for run in sweeping.runs(tmp_path)]
@@ -122,6 +132,9 @@ def test_only_what_is_missing_is_made(tmp_path: Path) -> None:
     (FILE + "colour = 1\n" + HOST, "unknown key 'colour'"),
     (FILE + '[search]\ntrials = 2\nheld_out = ["dedup-short"]\n'
      "[search.host.extend_us]\nlow = 100\nhigh = 900\n", "held out and seen"),
+    (FILE.replace('"pvqspinlock", "ecs', '"ecs-count-2ms", "ecs')
+     + "[host]\nextend_us = [1000, 2000]\n", "settings ecs-count-2ms and ecs-count extend_us=2000"),
+    (FILE + 'machines = ["zen4", "zen4:exit*1"]\n' + HOST, "machines zen4 and zen4:exit"),
 ])
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -176,7 +189,8 @@ def test_a_part_that_was_never_finished_is_no_part(tmp_path: Path) -> None:
     _, _, runs = made(tmp_path)
     torn = tmp_path / "out/parts/.1-x.parquet"
     torn.write_bytes(b"PAR1")
-    assert len(Store(tmp_path / "out").rows) == len(runs) and not torn.exists()
+    assert len(Store(tmp_path / "out").rows) == len(runs) and torn.exists(), "a sweep writes it"
+    assert len(Store(tmp_path / "out", alone=True).rows) == len(runs) and not torn.exists()
     (tmp_path / "out/parts/1-x.parquet").write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="damaged"):
         Store(tmp_path / "out")
@@ -294,6 +308,30 @@ def test_rows_of_another_kernel_are_left_out(tmp_path: Path) -> None:
     page.make(sweep, tmp_path / "out")
     text = (tmp_path / "out" / page.FILE).read_text()
     assert f"{len(runs)}, left out" in text and "newer" in text
+
+
+def test_rows_of_several_commits_are_warned_of(tmp_path: Path) -> None:
+    """A row that was made again under another key takes the place of the older one."""
+    sweep, store, runs = made(tmp_path)
+    assert "source commits" not in page.make(sweep, tmp_path / "out")
+    row = store.rows[runs[0].key]
+    store.add("later", [replace(row, key="other", commit="newer", made=row.made + 9)])
+    warning = "Rows of 2 source commits are together here: c, newer."
+    assert warning in page.make(sweep, tmp_path / "out")
+    text = (tmp_path / "out" / page.FILE).read_text()
+    assert warning in text and "1, left out" in text
+
+
+def test_rows_carry_the_names_that_were_asked_for(tmp_path: Path) -> None:
+    _, store, runs = made(tmp_path)
+    run = runs[-1]
+    asked = replace(run, setting=replace(run.setting, values=()),
+                    workload=replace(run.workload, name="same-under-another-name"))
+    assert asked.key == run.key
+    row, = collect.chosen([asked], store.rows)
+    assert (row.setting, row.names, row.values) == ("ecs-count", (), ())
+    assert row.workload == "same-under-another-name"
+    assert row.figure == store.rows[run.key].figure
 
 
 # Search

@@ -90,7 +90,7 @@ class Command(threading.Thread):
     def __init__(self, folder: Path, address: str,
                  play: Callable[[dict[str, Any]], dict[str, Any]] = sweeping.play) -> None:
         super().__init__(daemon=True)
-        self.store = Store(folder / "out")
+        self.store = Store(folder / "out", alone=True)
         self.sweep = sweeping.load(folder, sweeping.FILE.replace("seeds = 3", f"seeds = {SEEDS}")
                                    + sweeping.HOST)
         self.runs = grid.runs(self.sweep, sweeping.BUILD)
