@@ -34,8 +34,8 @@ def test_all_of_it_is_installed(root: Path) -> None:
 
 @pytest.mark.parametrize("status", [0, 1])
 @pytest.mark.parametrize(("hook", "started", "other"), [
-    ("etc/libvirt/hooks/qemu.d/pvsync", ("web", "started", "begin", "-"),
-     ("web", "prepare", "begin", "-")),
+    ("etc/libvirt/hooks/qemu.d/pvsync", ("-web", "started", "begin", "-"),
+     ("-web", "prepare", "begin", "-")),
     ("var/lib/vz/snippets/pvsync", ("100", "post-start"), ("100", "pre-start"))])
 def test_a_hook(root: Path, hook: str, started: tuple[str, ...], other: tuple[str, ...],
                 status: int) -> None:
@@ -52,7 +52,7 @@ def test_a_hook(root: Path, hook: str, started: tuple[str, ...], other: tuple[st
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         assert called.exists() == (words == started)
     assert sorted(called.read_text().splitlines()) == sorted(
-        [f"apply {started[0]}", "-t pvsync", "said"])
+        [f"apply -- {started[0]}", "-t pvsync", "said"])
 
 
 def test_units(root: Path) -> None:
