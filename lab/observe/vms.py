@@ -22,6 +22,7 @@ from lab.observe.counters import add, pairs
 
 DEBUGFS = Path("/sys/kernel/debug")
 PROC = Path("/proc")
+VCPU_STAT = "pvsync/vcpu_stat"
 PID = re.compile(r"\d{1,10}", re.ASCII)
 FOLDER = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
 VCPU = re.compile(r"CPU (\d{1,5})/KVM", re.ASCII)
@@ -183,8 +184,10 @@ def threads(vm: Vm) -> list[Path]:
 
 def numbered(vm: Vm) -> dict[int, Path]:
     """vCPU's number to the folder of its thread: as KVM says, else as QEMU has named it."""
-    told = {int(file.parent.name[4:]): (text(file) or "").strip()
-            for file in vm.folder.glob("vcpu*/pid") if PID.fullmatch(file.parent.name[4:])}
+    told = {}
+    with suppress(FileNotFoundError):  # of glob() until Python 3.12, when the VM has ended
+        told = {int(file.parent.name[4:]): (text(file) or "").strip()
+                for file in vm.folder.glob("vcpu*/pid") if PID.fullmatch(file.parent.name[4:])}
     if told:
         return {number: vm.process / "task" / tid for number, tid in sorted(told.items())
                 if PID.fullmatch(tid) and int(tid)}
@@ -207,17 +210,26 @@ def text(file: Path) -> str | None:
         return None
 
 
+def counts(debugfs: Path) -> str:
+    """Whether a pvsync host counts what its vCPUs do, as its file has it; nothing of any other."""
+    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
+        return (debugfs / VCPU_STAT).read_text()
+    return ""
+
+
+def count(debugfs: Path, value: str) -> None:
+    """Write "1", or what counts() has said; any host but pvsync's is left alone."""
+    if value and counts(debugfs):
+        with suppress(OSError):
+            (debugfs / VCPU_STAT).write_text(value)
+
+
 @contextmanager
 def counting(debugfs: Path) -> Iterator[None]:
     """Have a pvsync host count what its vCPUs do meanwhile; any other is left alone."""
-    file = debugfs / "pvsync/vcpu_stat"
-    before = ""
-    with suppress(OSError):  # also one that may not be read: whoever reads the rest says so
-        before = file.read_text()
-        file.write_text("1")
+    before = counts(debugfs)
+    count(debugfs, "1")
     try:
         yield
     finally:
-        if before:
-            with suppress(OSError):
-                file.write_text(before)
+        count(debugfs, before)

@@ -2,6 +2,7 @@
 """What `pvsync set`, `show`, `reset` and `apply` do. Each returns lines to print."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,8 @@ def change(host: Host, file: Path, word: str, wanted: Settings) -> list[str]:
         have = known.get(key, {}) | wanted
         left = {name: value for name, value in have.items() if value != GLOBAL}
         new = {**known, key: left} if left else {k: v for k, v in known.items() if k != key}
-        with settings.Writes(host) as writes, kept.replaced(file, new):
+        with settings.held(host, vm), settings.Writes(host) as writes, \
+                kept.replaced(file, new):
             for name, value in wanted.items():
                 writes.write(vm, name, value)
     return [f"{vm.name}: {_line(settings.own(host, vm))}"]
@@ -62,11 +64,12 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
         if word is not None and not found and not keys:
             settings.one(running, word)
         said = []
-        with settings.Writes(host) as writes, \
+        with ExitStack() as holds, settings.Writes(host) as writes, \
                 kept.replaced(file, {k: v for k, v in known.items() if k not in keys}):
             for vm in found:
                 if not (vm.folder / "pvsync").is_dir():
                     continue
+                holds.enter_context(settings.held(host, vm))
                 own = settings.own(host, vm)
                 for name in own:
                     writes.write(vm, name, GLOBAL)
@@ -78,9 +81,14 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
 
 def apply(host: Host, file: Path, word: str | None) -> tuple[list[str], list[str]]:
     """Have VMs that run get what is kept for them; what was done, and what could not be."""
-    known = kept.read(file)
-    if not known:
+    if not kept.read(file):
         return ["nothing is kept for any virtual machine"], []
+    with kept.locked(file) as known:  # what is reset meanwhile would come back, kept by nobody
+        return _apply(host, known, word)
+
+
+def _apply(host: Host, known: Mapping[str, Settings],
+           word: str | None) -> tuple[list[str], list[str]]:
     running = _running(host)
     chosen = running if word is None else settings.match(running, word)
     if word is not None and not chosen:
@@ -94,7 +102,7 @@ def apply(host: Host, file: Path, word: str | None) -> tuple[list[str], list[str
             try:
                 vm = settings.one(running, key)
                 settings.check(host, vm, wanted)
-                with settings.Writes(host) as writes:
+                with settings.held(host, vm), settings.Writes(host) as writes:
                     for name, value in wanted.items():
                         writes.write(vm, name, value)
                 done.append(f"{vm.name}: {_line(wanted)}")

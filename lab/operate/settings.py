@@ -6,9 +6,13 @@ setting that is `global` follows /sys/module/pvsync/parameters/.
 """
 
 import errno
+import fcntl
 import os
 import re
-from contextlib import suppress
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +31,10 @@ ENDED = (errno.ENOENT, errno.EIO, errno.ENODEV, errno.ESRCH)
 SAYS = re.compile(r";pvsync: (\w+) does not have that value.*?; (use .*)")
 MOST_LOG = 8192
 """Bytes of one record of the kernel's log, by its ABI."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOOKS = 20
+PAUSE_S = 0.05
+"""How often and how long held() waits, all together longer than a `pvsync set` takes."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,45 @@ def check(host: Host, vm: Vm, wanted: dict[str, str]) -> None:
                              f"{suggest(name, known)} (known: {', '.join(known)})")
 
 
+@contextmanager
+def held(host: Host, vm: Vm) -> Iterator[None]:
+    """Keep every other pvsync from writing a VM's settings; LabError if one does for long.
+
+    The lock is on the folder itself. A process that is forked meanwhile holds it too, until it
+    ends.
+    """
+    try:
+        folder = os.open(vm.folder / "pvsync", os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise refused(host, vm, "its settings", error) from None
+    try:
+        _lock(vm, folder)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(vm: Vm, folder: int) -> None:
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(PAUSE_S)
+    raise LabError(f"another pvsync, such as `pvsync try`, has the settings of {vm.name}: wait for"
+                   " its end; nothing was changed")
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Have signals that end this process wait for the end of a block that takes no time."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Writes:
     """Settings that are written in a block, and all taken back when it fails."""
 
@@ -121,12 +168,13 @@ class Writes:
         _write(self._host, vm, name, value)
 
     def take_back(self) -> None:
-        """As it was before; a VM that has ended needs nothing."""
-        while self._before:
-            vm, name, before = self._before[-1]
-            with suppress(LabError):
-                _write(self._host, vm, name, before)
-            self._before.pop()
+        """As it was before, also at a second Ctrl-C; a VM that has ended needs nothing."""
+        with undisturbed():
+            while self._before:
+                vm, name, before = self._before[-1]
+                with suppress(LabError):
+                    _write(self._host, vm, name, before)
+                self._before.pop()
 
 
 def _write(host: Host, vm: Vm, name: str, value: str) -> None:

@@ -3,17 +3,17 @@
 
 The order is off, on, on, off, and so on, so that what drifts meanwhile falls on both alike. A
 process of its own keeps what was there before and writes it back when this one ends, however it
-ends: also when it is killed.
+ends: also when it is killed. Until then both keep any other pvsync from the VM's settings.
 """
 
 import os
 import re
-import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import NoReturn
 
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms
@@ -56,6 +56,15 @@ class Change:
         return abs(self.on - self.off) > self.half
 
 
+@dataclass(frozen=True)
+class Before:
+    """What is written back."""
+
+    settings: dict[str, str]
+    counts: str
+    """Whether the host counted, as vms.counts() says."""
+
+
 def seconds(text: str) -> float:
     """Of "10min", "90s", "1.5h"; UsageError for what is none, or too short."""
     found = TIME.fullmatch(text.strip())
@@ -83,22 +92,25 @@ def turns() -> list[bool]:
 
 def run(host: Host, word: str, values: dict[str, str], length: float,
         say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> list[Change]:
-    """Try it; nothing of it is left. LabError when the VM ends meanwhile."""
+    """Try it; nothing of it is left. LabError when the VM ends meanwhile, or is held already."""
     vm = settings.one(vms.find(host.debugfs, host.proc), word)
     settings.check(host, vm, values)
-    before = {name: settings.read(host, vm, name) for name in values}
     seen: dict[bool, list[VmFigures]] = {False: [], True: []}
-    with _guarded(host, vm, before), vms.counting(host.debugfs):
-        for number, on in enumerate(turns(), 1):
-            with settings.Writes(host) as writes:
-                for name, value in (values if on else before).items():
-                    writes.write(vm, name, value)
-            seen[on].append(_window(host, vm, length / WINDOWS, sleep))
-            say(f"{vm.name}: window {number} of {WINDOWS}, {'on' if on else 'off'}")
+    with settings.held(host, vm):
+        before = Before({name: settings.read(host, vm, name) for name in values},
+                        vms.counts(host.debugfs))
+        with _guarded(host, vm, before):
+            for number, on in enumerate(turns(), 1):
+                with settings.Writes(host) as writes:
+                    for name, value in (values if on else before.settings).items():
+                        writes.write(vm, name, value)
+                seen[on].append(_window(host, vm, length / WINDOWS, sleep))
+                say(f"{vm.name}: window {number} of {WINDOWS}, {'on' if on else 'off'}")
     return changes(seen[False], seen[True])
 
 
 def _window(host: Host, vm: Vm, length: float, sleep: Callable[[float], None]) -> VmFigures:
+    vms.count(host.debugfs, "1")  # a `pvsync top` that ends stops it
     old, began = sample.read(host), time.monotonic()
     sleep(length)
     new, ended = sample.read(host), time.monotonic()
@@ -110,34 +122,50 @@ def _window(host: Host, vm: Vm, length: float, sleep: Callable[[float], None]) -
 
 
 @contextmanager
-def _guarded(host: Host, vm: Vm, before: dict[str, str]) -> Iterator[None]:
+def _guarded(host: Host, vm: Vm, before: Before) -> Iterator[None]:
     """Have what was there before again after the block, also if this process is killed in it."""
     ours, theirs = os.pipe()
-    guard = os.fork()
-    if not guard:
-        with suppress(BaseException):
-            os.setsid()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-            os.close(theirs)
-            while os.read(ours, 1):
-                pass
-            put_back(host, vm, before)
-        os._exit(0)
-    os.close(ours)
+    guard = 0
     try:
+        with settings.undisturbed():
+            guard = os.fork()
+            if not guard:
+                _guard(host, vm, before, ours, theirs)
+        os.close(ours)
         yield
     finally:
-        put_back(host, vm, before)
         os.close(theirs)
-        os.waitpid(guard, 0)
+        if guard:
+            os.waitpid(guard, 0)
+        left = put_back(host, vm, before)  # once more, to say what nobody could write
+        if left:
+            raise LabError(f"not all of {vm.name} could be taken back: {'; '.join(left)}:"
+                           " see `pvsync show`")
 
 
-def put_back(host: Host, vm: Vm, before: dict[str, str]) -> None:
-    """Each as it was; a VM that has ended needs nothing."""
-    for name, value in before.items():
-        with suppress(LabError), settings.Writes(host) as writes:
-            writes.write(vm, name, value)
+def _guard(host: Host, vm: Vm, before: Before, ours: int, theirs: int) -> NoReturn:
+    """Write back when the other process has ended; signals that would end this one are blocked."""
+    with suppress(BaseException):
+        os.setsid()
+        os.close(theirs)
+        while os.read(ours, 1):
+            pass
+        put_back(host, vm, before)
+    os._exit(0)
+
+
+def put_back(host: Host, vm: Vm, before: Before) -> list[str]:
+    """Each as it was, and what could not be; a VM that has ended needs nothing."""
+    left = []
+    for name, value in before.settings.items():
+        try:
+            with settings.Writes(host) as writes:
+                writes.write(vm, name, value)
+        except LabError as error:
+            if vm.folder.is_dir():
+                left.append(f"{name}={value} ({error})")
+    vms.count(host.debugfs, before.counts)
+    return left
 
 
 # What came of it

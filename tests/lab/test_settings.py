@@ -5,7 +5,9 @@ import errno
 import json
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -159,6 +161,70 @@ def test_an_interrupt_takes_back(fake: Fake, monkeypatch: pytest.MonkeyPatch) ->
     assert values(web) == {} and not fake.file.exists()
 
 
+def test_a_second_interrupt_waits_until_all_is_taken_back(
+        fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = fake.vm(10, "-name", "web")
+    write = settings._write
+
+    def interrupted(host: Host, vm: Vm, name: str, value: str) -> None:
+        write(host, vm, name, value)
+        if name == "mark":
+            signal.raise_signal(signal.SIGINT)
+    monkeypatch.setattr(settings, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fake.set("web", candidate="hvs", mark="exit")
+    assert values(web) == {} and not fake.file.exists()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_reset_waits_for_apply(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = fake.vm(10, "-name", "web")
+    fake.set("web", mark="exit")
+    check = settings.check
+    reset = threading.Thread(target=actions.reset, args=(fake.host, fake.file, "web"))
+
+    def slow(host: Host, vm: Vm, wanted: dict[str, str]) -> None:
+        check(host, vm, wanted)
+        reset.start()
+        reset.join(0.5)
+    monkeypatch.setattr(settings, "check", slow)
+    assert actions.apply(fake.host, fake.file, None) == (["web: mark=exit"], [])
+    reset.join()
+    assert (values(web), kept.read(fake.file)) == ({}, {})
+
+
+def test_another_has_the_settings(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    web, db = fake.vm(10, "-name", "web"), fake.vm(20, "-name", "db")
+    fake.set("web", mark="exit")
+    fake.set("db", mark="exit")
+    before = fake.file.read_bytes()
+    said = ("another pvsync, such as `pvsync try`, has the settings of web: wait for its end;"
+            " nothing was changed")
+    vm = settings.one(actions._running(fake.host), "web")
+    with settings.held(fake.host, vm):
+        monkeypatch.setattr(settings, "PAUSE_S", 0)
+        assert refusal(lambda: fake.set("web", mark="yield")) == said
+        for word in ("web", None):
+            assert refusal(lambda word=word: actions.reset(  # type: ignore[misc]
+                fake.host, fake.file, word)) == said
+        (db / "mark").write_text("kvm\n")
+        assert actions.apply(fake.host, fake.file, None) == (["db: mark=exit"], [f"web: {said}"])
+    assert values(web) == values(db) == {"mark": "exit"} and fake.file.read_bytes() == before
+    assert fake.set("web", mark="yield") == ["web: mark=yield"]
+
+
+def test_a_short_hold_is_waited_for(fake: Fake) -> None:
+    fake.vm(10, "-name", "web")
+    vm = settings.one(actions._running(fake.host), "web")
+    with ThreadPoolExecutor(1) as pool:
+        with settings.held(fake.host, vm):
+            found = pool.submit(fake.set, "web", mark="exit")
+            threading.Event().wait(0.1)
+            assert not found.done()
+        assert found.result() == ["web: mark=exit"]
+
+
 @pytest.mark.parametrize("when", ["write", "rename"])
 def test_a_full_disk_loses_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch,
                                    when: str) -> None:
@@ -310,6 +376,15 @@ def test_the_commands(fake: Fake, monkeypatch: pytest.MonkeyPatch,
 
     assert run("set", "web", "mark=exit") == (0, "web: mark=exit\n", "")
     assert run("set", "web", "mark=a", "mark=b")[0] == 2
+    fake.vm(20, "-name", "-db")
+    fake.set("-db", mark="exit")
+    monkeypatch.setattr(sys, "argv", [
+        "pvsync", "apply", f"--debugfs={fake.host.debugfs}", f"--proc={fake.host.proc}",
+        f"--file={fake.file}", "--", "-db"])
+    cli._guarded()
+    assert capsys.readouterr() == ("-db: mark=exit\n", "")
+    actions.reset(fake.host, fake.file, "-db")
+    fake.ends(20)
     assert run("reset")[2] == "pvsync: give the name of a virtual machine, or --all.\n"
     assert run("reset", "web", "--all")[0] == 2
     status, out, err = run("show", "--json")

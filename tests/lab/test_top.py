@@ -4,6 +4,7 @@
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -348,6 +349,22 @@ def test_ctrl_c_ends_it_cleanly(host: Host, number: int) -> None:
     out, err = child.communicate(timeout=10)
     assert (titles, child.returncode, err) == (2, 0, "")
     assert "Traceback" not in out
+
+
+def test_a_vm_that_ends_in_a_glob(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As until Python 3.12; the other VM is still seen."""
+    host.vm(10, 1)
+    host.vm(20, 1)
+    glob = Path.glob
+
+    def ends(folder: Path, pattern: str) -> Iterator[Path]:
+        if folder == host.folder(10):
+            shutil.rmtree(folder)
+            shutil.rmtree(host.proc / "10")
+            raise FileNotFoundError(2, "No such file or directory", str(folder))
+        return glob(folder, pattern)
+    monkeypatch.setattr(Path, "glob", ends)
+    assert [one.pid for one in host.read().values()] == [20]
 
 
 def test_the_host_counts_meanwhile(host: Host) -> None:

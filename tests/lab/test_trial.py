@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ import pytest
 from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import LabError, UsageError
-from lab.operate import trial
+from lab.observe import vms
+from lab.observe.vms import Vm
+from lab.operate import actions, settings, trial
+from lab.operate.settings import Host
 from lab.plan import config
 from tests.lab import test_doctor
 
@@ -106,23 +111,128 @@ def test_recommended_is_what_the_lab_measures() -> None:
     assert trial.PRESETS["recommended"] == dict(config.schemes()["recommended"].host)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_killed_one(tmp_path: Path, number: int) -> None:
-    host = Fake(tmp_path)
+def test_what_cannot_be_taken_back_is_said(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = settings._write
+
+    def stuck(host: Host, vm: Vm, name: str, value: str) -> None:
+        if len(fake.on) == trial.WINDOWS and name == "extend":
+            raise LabError("the file is stuck")
+        write(host, vm, name, value)
+    monkeypatch.setattr(settings, "_write", stuck)
+    with pytest.raises(LabError, match=r"not all of .* taken back: extend=off \(the file is stuck"):
+        trial.run(fake.host, "100", VALUES, 40.0, lambda _: None, fake.sleep)
+    assert fake.own() == OWN
+
+
+def test_one_at_a_time(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "vms.toml"
+    monkeypatch.setattr(settings, "PAUSE_S", 0)
+
+    def sleep(seconds: float) -> None:
+        fake.sleep(seconds)
+        now = fake.own()
+        for act in (lambda: trial.run(fake.host, "100", VALUES, 40.0, lambda _: None, fake.sleep),
+                    lambda: actions.change(fake.host, file, "100", {"mark": "kvm"}),
+                    lambda: actions.reset(fake.host, file, None)):
+            with pytest.raises(LabError, match="another pvsync, such as `pvsync try`"):
+                act()
+        assert fake.own() == now
+    trial.run(fake.host, "100", VALUES, 40.0, lambda _: None, sleep)
+    assert fake.own() == OWN and not file.exists()
+    actions.change(fake.host, file, "100", {"mark": "kvm"})
+    assert fake.own() == OWN | {"mark": "kvm"}
+
+
+@pytest.mark.parametrize("before", ["0\n", "1\n"])
+def test_each_window_counts(fake: Fake, before: str) -> None:
+    """Also after another tool's end has stopped it."""
+    fake.put("debug/pvsync/vcpu_stat", before)
+    seen: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        seen.append(vms.counts(fake.host.debugfs))
+        fake.put("debug/pvsync/vcpu_stat", "0\n")
+        fake.sleep(seconds)
+    trial.run(fake.host, "100", VALUES, 40.0, lambda _: None, sleep)
+    assert seen == ["1"] * trial.WINDOWS and vms.counts(fake.host.debugfs) == before
+
+
+def test_a_signal_at_the_fork_does_not_end_the_guard(
+        fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def signals() -> None:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+
+    def killed(seconds: float) -> None:
+        fake.sleep(seconds)
+        if fake.own() == OWN | VALUES:
+            os._exit(9)
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(os, "setsid", signals)
+        trial.run(fake.host, "100", VALUES, 40.0, lambda _: None, killed)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert soon(lambda: fake.own() == OWN)
+
+
+def soon(what: Callable[[], bool]) -> bool:
+    """Whether it becomes true."""
+    for _ in range(5000):
+        if what():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@contextmanager
+def under_way(host: Fake) -> Iterator["subprocess.Popen[bytes]"]:
+    """`pvsync try`, in a window that is on."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", "lab", "try", "100", "recommended", "--for", "20s",
          "--debugfs", host.host.debugfs, "--proc", host.host.proc],
         env={**os.environ, "PYTHONPATH": str(paths.ROOT)}, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 100
-    while host.own() != OWN | VALUES and time.monotonic() < end:
-        time.sleep(0.02)
-    assert host.own() == OWN | VALUES and child.poll() is None
-    child.send_signal(number)
-    assert child.wait(timeout=60) == (130 if number != signal.SIGKILL else -signal.SIGKILL)
-    while host.own() != OWN and time.monotonic() < end:
-        time.sleep(0.02)
-    assert host.own() == OWN
+    try:
+        assert soon(lambda: host.own() == OWN | VALUES) and child.poll() is None
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_killed_one(tmp_path: Path, number: int) -> None:
+    host = Fake(tmp_path)
+    host.put("debug/pvsync/vcpu_stat", "0\n")
+    with under_way(host) as child:
+        assert soon(lambda: vms.counts(host.host.debugfs) == "1")
+        child.send_signal(number)
+        assert child.wait(timeout=60) == (130 if number != signal.SIGKILL else -signal.SIGKILL)
+        assert soon(lambda: host.own() == OWN and vms.counts(host.host.debugfs) == "0\n")
+
+
+def test_a_killed_one_keeps_others_away_until_all_is_taken_back(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, file = Fake(tmp_path), tmp_path / "vms.toml"
+
+    def changed() -> bool:
+        with suppress(LabError):
+            return bool(actions.change(host.host, file, "100", {"mark": "kvm"}))
+        return False
+    with under_way(host) as child:
+        guard = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        os.kill(guard, signal.SIGSTOP)
+        child.kill()
+        child.wait()
+        try:
+            with monkeypatch.context() as patch, pytest.raises(LabError, match="another pvsync"):
+                patch.setattr(settings, "PAUSE_S", 0)
+                actions.change(host.host, file, "100", {"mark": "kvm"})
+        finally:
+            os.kill(guard, signal.SIGCONT)
+        assert soon(lambda: host.own() == OWN) and soon(changed)
+        assert host.own() == OWN | {"mark": "kvm"}
 
 
 def test_the_command_refuses_two_presets(monkeypatch: pytest.MonkeyPatch,
