@@ -4,6 +4,7 @@
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from lab.core import paths
 from lab.core.model import Experiment
 from lab.core.progress import shown
 from lab.plan import machine_model, papers
+
+if TYPE_CHECKING:
+    from lab.report.summary import Summary
 
 
 @click.command(short_help="The papers' tables and figures, ours beside theirs.")
@@ -29,32 +33,39 @@ def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | Non
 
     Each gets a page, OUT/PAPER.md: the paper's numbers beside ours, confirmed or contradicted.
     """
-    from lab.cli.played import play
     from lab.report import reproduction
-    from lab.report.summary import Summary
     from lab.run import records
 
     command = shlex.join(("./pvsync", *sys.argv[1:]))
-    chosen = [papers.load(name) for name in names or papers.names()]
     valid = True
-    for paper in chosen:
+    for paper in [papers.load(name) for name in names or papers.names()]:
         folder = out / (f"{paper.name}-quick" if quick else paper.name)
-        made: list[tuple[Experiment, Summary]] = []
-        rows: list[tuple[papers.Row, Summary | None]] = []
-        with shown() as progress:
-            for row in paper.rows:
-                plan = row.plan(quick)
-                summary = next((one for other, one in made if other == plan), None)
-                if summary is None:
-                    progress.say(f"{paper.name}, {row.name}: {plan.name}")
-                    summary = play(plan, folder / row.folder, machine, jobs or 0,
-                                   remembered_packages(None), progress)
-                    made.append((plan, summary))
-                rows.append((row, summary))
+        rows = _played(paper, quick, folder, machine, jobs or 0)
         text = reproduction.page(paper, rows, quick, command)
-        records.replace(out / f"{folder.name}.md", text)
+        page = folder.with_suffix(".md")
+        records.replace(page, text)
         click.echo(text)
-        click.echo(f"Page: {out / folder.name}.md")
-        valid &= all(summary.valid for _plan, summary in made)
+        click.echo(f"Page: {page}")
+        valid &= all(summary.valid for _row, summary in rows)
     if not valid:
         sys.exit(1)
+
+
+def _played(paper: papers.Paper, quick: bool, folder: Path, machine: str,
+            jobs: int) -> list[tuple[papers.Row, "Summary"]]:
+    """Each row with its results; rows of one experiment have the same."""
+    from lab.cli.played import play
+
+    rows: list[tuple[papers.Row, Summary]] = []
+    made: list[tuple[Experiment, Summary]] = []
+    with shown() as progress:
+        for row in paper.rows:
+            plan = row.plan(quick)
+            summary = next((one for other, one in made if other == plan), None)
+            if summary is None:
+                progress.say(f"{paper.name}, {row.name}: {plan.name}")
+                summary = play(plan, folder / row.folder, machine, jobs,
+                               remembered_packages(None), progress)
+                made.append((plan, summary))
+            rows.append((row, summary))
+    return rows

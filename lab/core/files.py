@@ -16,7 +16,7 @@ def write(file: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def prepared(file: Path, text: str, mode: int | None = None) -> Iterator[None]:
+def prepared(file: Path, content: str | bytes, mode: int | None = None) -> Iterator[None]:
     """Have a file on the disk beside the old one, which it replaces at the end of the block.
 
     An error in the block, or a full disk before it, leaves the old one. `mode` is of the new
@@ -24,7 +24,7 @@ def prepared(file: Path, text: str, mode: int | None = None) -> Iterator[None]:
     """
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        write(new, text.encode())
+        write(new, content.encode() if isinstance(content, str) else content)
         if mode is not None:
             new.chmod(mode)
         yield
@@ -33,7 +33,7 @@ def prepared(file: Path, text: str, mode: int | None = None) -> Iterator[None]:
         new.unlink(missing_ok=True)
 
 
-def replace(file: Path, text: str) -> None:
+def replace(file: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
-    with prepared(file, text):
+    with prepared(file, content):
         pass

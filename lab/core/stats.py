@@ -174,6 +174,11 @@ def interval(estimate: float, drawn: NDArray[np.float64], n: int, alike: float =
     return estimate - half, estimate + half
 
 
+def speedup(own: float, reference: float, better: Better) -> float:
+    """How many times better a figure is than the reference's; neither is 0."""
+    return reference / own if better == "lower" else own / reference
+
+
 def overcommit(vms: int, vcpus: int, pcpus: int) -> float:
     """CPUs wanted per CPU there, at least 1: how much longer fair sharing takes."""
     return max(1.0, vms * vcpus / pcpus)

@@ -6,7 +6,7 @@ of the lab; its claims are the numbers that the paper gives for it. Rows that no
 are in the file, too, with the reason.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from lab.core import paths
@@ -44,12 +44,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Size:
-    """How large a row's experiment is made; 0 and () leave it as the experiment has it."""
+    """How large a row's experiment is made; 0 and () leave it as it is otherwise."""
 
     vms: tuple[int, ...] = ()
     vcpus: int = 0
     pcpus: int = 0
     seeds: int = 0
+
+    def over(self, other: "Size") -> "Size":
+        """This one, and the other where it says nothing."""
+        return Size(*(getattr(self, one.name) or getattr(other, one.name) for one in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Row:
     schemes: tuple[str, ...] = ()
     whole: Size = field(default_factory=Size)
     quick: Size = field(default_factory=Size)
+    """As `whole`, but for what it says itself."""
     differs: str = ""
     """How the run differs from the paper's."""
     reason: str = ""
@@ -77,7 +82,7 @@ class Row:
 
     def plan(self, quick: bool) -> Experiment:
         """The experiment; UsageError when it does not exist or does not fit."""
-        size = self.quick if quick else self.whole
+        size = self.quick.over(self.whole) if quick else self.whole
         names = tuple(filter(None, self.workloads.values())) if quick else tuple(self.workloads)
         return config.experiment(self.experiment, config.Overrides(
             schemes=self.schemes or None, workloads=names, vms=size.vms or None, reps=1,

@@ -118,11 +118,6 @@ def _figure(workload: Workload) -> dict[str, str]:
             "command": workload.command, "neighbour": workload.neighbour}
 
 
-def _is_one_boot(side: Side) -> bool:
-    """Whether all runs of a cell are of one boot: what it has by chance is in all of them."""
-    return side.summary.alikeness is None and side.manifest.reps > 1
-
-
 def _row(base: Cell, own: Cell, p: float, interval: tuple[float, float] | None) -> Row:
     ratio = verdict.speedup(own, base)
     assert ratio is not None and own.median is not None and base.median is not None
@@ -144,7 +139,7 @@ def warnings(found: Sequence[Comparison]) -> list[str]:
         lines += [f"The settings of {label} differ." for label in _other_settings(one)]
     sides = [found[0].base, *(one.own for one in found)]
     lines += [f"{side.name}: its runs are of one boot, so what that boot has by chance is in every"
-              " difference, with or without a star." for side in sides if _is_one_boot(side)]
+              " difference, with or without a star." for side in sides if side.summary.of_one_boot]
     return lines + [f"{side.name}: {line}" for side in sides
                     for line in opening.alerts(side.summary)]
 

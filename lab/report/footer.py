@@ -25,11 +25,10 @@ def star_note(summary: Summary) -> str:
 
 def _alike(summary: Summary) -> str:
     """What runs of one boot have to do with stars."""
-    m = summary.results.manifest
     if summary.alikeness is not None:
         return (f"Runs of one boot are alike by {summary.alikeness:.2f} (0: not at all, 1: the"
                 " same), for which p is corrected.")
-    if m.reps == 1:
+    if not summary.of_one_boot:
         return "Each run is of a boot of its own."
     return ("All runs are of one boot, and what its guests have by chance is in every difference:"
             " a star says less than with several (--boots).")

@@ -2,7 +2,7 @@
 """Tables and sentences of a report as Markdown."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lab.report import opening, table
 from lab.report.grids import Grid
@@ -10,6 +10,8 @@ from lab.report.summary import Summary
 
 WIDTH = 100
 """Columns of prose."""
+BLOCK = "    "
+"""Before each line of code."""
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_<|`"})
 
 
@@ -63,6 +65,16 @@ def provenance(summary: Summary) -> str:
     m = summary.results.manifest
     kind = {"vt": "machine model {}, in virtual time (backend vt)"}.get(
         m.backend, "{}, backend " + m.backend).format(m.machine)
-    return "\n".join((f"Made by `{' '.join(m.command)}`", wrapped(
+    return "\n".join((*_made_by(m.command), wrapped(
         f"at commit {m.commit[:12]}, {m.created[:10]}: {escaped(kind)}; kernel {escaped(m.kernel)}"
         f" on Linux {m.base_version}; QEMU {escaped(m.qemu)}.")))
+
+
+def _made_by(command: Sequence[str]) -> list[str]:
+    """The command: in a line, or in several of a block that a shell takes as one."""
+    line = f"Made by `{' '.join(command)}`"
+    if len(line) <= WIDTH:
+        return [line]
+    parts = textwrap.wrap(" ".join(command), WIDTH - len(BLOCK) - 2, subsequent_indent=BLOCK,
+                          break_long_words=False, break_on_hyphens=False)
+    return ["Made by", "", *(f"{BLOCK}{part}" for part in " \\\n".join(parts).splitlines()), ""]

@@ -7,7 +7,6 @@ a range that has 1 in it, shows no difference.
 """
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,7 +17,7 @@ from lab.core.cells import FlushTimes
 from lab.core.model import Better
 from lab.observe import figures, flushes
 from lab.plan.papers import SHARES, Claim, Measure, Paper, Row
-from lab.report import placebo
+from lab.report import markdown, placebo
 from lab.report.grids import number
 from lab.report.summary import RunFigure, Summary
 
@@ -26,8 +25,6 @@ Verdict = Literal["confirmed", "smaller", "larger", "contradicted", "no differen
                   "differs", "too few seeds", "not played"]
 ALIKE = 0.05
 """So near to 1 a paper's ratio says that nothing changes."""
-WIDTH = 100
-"""Of a page's prose, columns."""
 FEWEST = 2
 """Seeds of either scheme below which a ratio has no range, and nothing is said of it."""
 LEAST = 0.02
@@ -127,8 +124,8 @@ def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better:
     one, other = stats.median(ours), stats.median(others)
     if not one or not other or not all((*ours, *others)):
         return Found(claim, None, 0, 0, placebo, 0, "not played")
-    turned = [_turned(a, b, better) for a, b in product(ours, others)]
-    ratio, least, most = _turned(one, other, better), min(turned), max(turned)
+    turned = [stats.speedup(a, b, better) for a, b in product(ours, others)]
+    ratio, least, most = stats.speedup(one, other, better), min(turned), max(turned)
     seeds = min(len(ours), len(others))
     return Found(claim, ratio, least, most, placebo, seeds,
                  _verdict(claim.value, ratio, least, most, placebo or 0.0)
@@ -140,11 +137,6 @@ def _near(ours: float, least: float, most: float) -> bool:
     bound = min(max(ours, least), most)
     return max(ours, bound) < 1 or (
         abs(ours - bound) <= POINTS and bound / 2 <= ours <= 2 * bound)
-
-
-def _turned(one: float, other: float, better: Better) -> float:
-    """How many times better the one is."""
-    return other / one if better == "lower" else one / other
 
 
 def _verdict(paper: float, ours: float, least: float, most: float, placebo: float) -> Verdict:
@@ -220,10 +212,9 @@ def page(paper: Paper, rows: Iterable[tuple[Row, Summary | None]], quick: bool,
 
 def _wrapped(line: str) -> str:
     """Prose in lines of a width; a table's row stays one."""
-    if line.startswith(("|", "#")) or len(line) <= WIDTH:
+    if line.startswith(("|", "#")):
         return line
-    return textwrap.fill(line, WIDTH, subsequent_indent="  " if line.startswith("- ") else "",
-                         break_long_words=False, break_on_hyphens=False)
+    return markdown.wrapped(line, "  " if line.startswith("- ") else "")
 
 
 def _section(row: Row, summary: Summary | None, results: Sequence[Found]) -> list[str]:

@@ -111,6 +111,11 @@ class Summary:
     """Every wanted cell has all its values."""
     verdicts: tuple[verdict.Verdict, ...] = ()
 
+    @property
+    def of_one_boot(self) -> bool:
+        """Whether all runs of a cell are: what its guests have by chance is in each of them."""
+        return self.alikeness is None and self.results.manifest.reps > 1
+
     def cell(self, scheme: str, workload: str, vms: int) -> Cell:
         """The cell at that place; every wanted one exists, maybe without values."""
         for cell in self.cells:

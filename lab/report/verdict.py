@@ -67,11 +67,7 @@ def speedup(cell: Cell, reference: Cell) -> float | None:
     """How many times better than the reference; None without values."""
     if not cell.median or not reference.median:
         return None
-    return _turned(cell.median, reference.median, cell.better)
-
-
-def _turned(median: float, reference: float, better: Better) -> float:
-    return reference / median if better == "lower" else median / reference
+    return stats.speedup(cell.median, reference.median, cell.better)
 
 
 def verdicts(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], units: Units,

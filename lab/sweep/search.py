@@ -20,6 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
 
+from lab.core import stats
 from lab.core.model import Scheme
 from lab.core.progress import Progress
 from lab.plan import config
@@ -84,7 +85,7 @@ def ratios(rows: Iterable[Row], base: Iterable[Row]) -> dict[Pair, float]:
     for row in rows:
         old = before.get(_pair(row))
         if row.figure and old:
-            found[_pair(row)] = row.figure / old if row.better == "lower" else old / row.figure
+            found[_pair(row)] = stats.speedup(old, row.figure, row.better)
     return found
 
 

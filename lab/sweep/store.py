@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 from lab.core import files
 from lab.core.decode import decode
 from lab.core.errors import UsageError
+from lab.core.model import Better
 
 PARTS = "parts"
 KINDS: dict[Any, pa.DataType] = {
     str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(),
     tuple[str, ...]: pa.list_(pa.string()), tuple[float, ...]: pa.list_(pa.float64()),
-    float | None: pa.float64(), int | None: pa.int64()}
+    float | None: pa.float64(), int | None: pa.int64(), Better: pa.string()}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Row:
     metric: str
     measured_in: str
     """Unit of the figure."""
-    better: str
+    better: Better
     valid: bool
     reason: str
     """Why it is not valid."""
@@ -102,14 +103,9 @@ class Store:
         table = pa.Table.from_pylist([asdict(row) for row in found], schema=SCHEMA)
         out = pa.BufferOutputStream()
         pq.write_table(table, out)
-        file = self.parts / f"{time.time_ns()}-{unit}.parquet"
-        new = file.with_name(f".{file.name}")
-        try:
-            files.write(new, out.getvalue().to_pybytes())
-            new.replace(file)
-            _sync(self.parts)
-        finally:
-            new.unlink(missing_ok=True)
+        files.replace(self.parts / f"{time.time_ns()}-{unit}.parquet",
+                      out.getvalue().to_pybytes())
+        _sync(self.parts)
         self._take(found)
 
     def made(self, again: bool = False) -> set[str]:
