@@ -31,6 +31,20 @@ extend_cap = [100, 200]
 """
 
 
+def search(trials: int, width: int) -> str:
+    """A file that searches on one workload, and is judged by the other."""
+    return FILE.replace('["hackbench-short", "dedup-short"]', '["hackbench-short"]') + f"""
+[search]
+trials = {trials}
+width = {width}
+held_out = ["dedup-short"]
+[search.host.extend_us]
+low = 50
+high = 5000
+log = true
+"""
+
+
 def load(folder: Path, text: str = FILE + HOST, name: str = "limits") -> Sweep:
     file = folder / f"{name}.toml"
     file.write_text(text)

@@ -336,16 +336,7 @@ def test_rows_carry_the_names_that_were_asked_for(tmp_path: Path) -> None:
 
 # Search
 
-SEARCH = FILE.replace('["hackbench-short", "dedup-short"]', '["hackbench-short"]') + """
-[search]
-trials = 12
-width = 4
-held_out = ["dedup-short"]
-[search.host.extend_us]
-low = 50
-high = 5000
-log = true
-"""
+SEARCH = sweeping.search(trials=12, width=4)
 
 
 def test_a_search_finds_what_held_out_workloads_confirm(tmp_path: Path) -> None:

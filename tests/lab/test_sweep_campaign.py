@@ -21,16 +21,7 @@ from lab.sweep.store import Store
 from tests.lab import sweeping
 from tests.lab.sweeping import BUILD, FILE, HOST
 
-SEARCH = FILE.replace('["hackbench-short", "dedup-short"]', '["hackbench-short"]') + """
-[search]
-trials = 4
-width = 2
-held_out = ["dedup-short"]
-[search.host.extend_us]
-low = 50
-high = 5000
-log = true
-"""
+SEARCH = sweeping.search(trials=4, width=2)
 
 
 def campaign(folder: Path, text: str = FILE + HOST, **options: Any) -> Campaign:
