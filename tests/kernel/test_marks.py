@@ -9,7 +9,7 @@ from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.test_ecs import host
 
 LOOK = """
-modprobe mark_check seconds=8 && rmmod mark_check
+modprobe mark_check seconds=15 && rmmod mark_check
 dmesg | grep -a 'pvsync: marks:'
 """
 LINE = re.compile(r"pvsync: marks: (\w+): (\d+) losses, (\d+) marked, (\d+) own, (\d+) refused, "
@@ -25,7 +25,7 @@ class Seen:
     """What all guests of a run saw of one kind."""
 
     losses: int
-    """How often a vCPU lost its CPU, or was looked at asleep."""
+    """How often a vCPU had lost its CPU, or slept, and was looked at meanwhile."""
     marked: int
     own: int
     """Marks that a vCPU found on itself while it ran."""
@@ -52,8 +52,8 @@ def seen(result: Result, scheme: str) -> dict[str, Seen]:
 def check_as_counted(guests: dict[str, Seen], counted: dict[str, int]) -> None:
     """No guest sees more vCPUs without a mark, or with one, than its host has counted.
 
-    The host counts all of a run, guests what their watchers caught. A watcher that was away
-    all the time may miss a mark: one loss in twenty.
+    The host counts all of a run, guests what their watchers caught. One loss in twenty may be a
+    wait after a thread of the host's has slept, on a lock or for a page: no preemption.
     """
     losses = sum(guests[kind].losses for kind in EXITS)
     marked = sum(guests[kind].marked for kind in EXITS)
@@ -81,7 +81,7 @@ def check_promises(by: dict[str, dict[str, Seen]]) -> None:
     """Marked are those after exits that a value is about, and few others.
 
     Any vCPU is marked that an interrupt takes out of the guest: a tenth to a third of them,
-    as most time goes into handling exits here. With `yield` 0.4 to 0.9 of those are that make the
+    as most time goes into handling exits here. With `yield` 0.6 to 1 of those are that make the
     hypercall: the others lose the CPU in it without a yield, where the target runs already. With
     `kvm` hardly any is.
     """

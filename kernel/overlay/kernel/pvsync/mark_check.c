@@ -5,18 +5,24 @@
  *
  * One vCPU, the worker, makes exits of one kind and learns from its own record how long it
  * was without a CPU during each. Another one, the watcher, reads the worker's mark all the
- * time. Of the operations in which the worker lost its CPU while the watcher looked:
+ * time. An odd number says that the worker is in an operation:
  *
  *	worker, its interrupts off		watcher
  *	--------------------------		-------
- *	steal before
+ *	steal and time before
+ *	odd number
  *	exits, loses its CPU: marked?		number of the operation
  *						mark
  *						the same number: of this operation
  *	has its CPU again
  *	own mark: none, the host has taken it away
  *	lost = steal - steal before
- *	number of the next operation		another number: lost long? ever seen marked?
+ *	ran = time - time before - lost
+ *	even number				another number: lost long? ever seen marked?
+ *
+ * The watcher loses its CPU, too, and may be away just then. It counts an operation if it looked
+ * for longer than the worker ran: the rest of its looks were at a worker without a CPU. A third
+ * vCPU is busy, so that VMs do not lose and get their CPUs all at the same time.
  *
  * In one kind the worker halts with interrupts off, until the watcher kicks it. It sleeps then
  * and is not preempted: after a while, in which it has surely come to its halt, there must be
@@ -40,6 +46,10 @@
 #include <asm/msr.h>
 #include <asm/processor.h>
 
+#include <linux/pvsync/shims.h>
+
+#include PVSYNC_CPUID_H
+
 #include "each_cpu.h"
 
 static unsigned int seconds = 5;
@@ -48,7 +58,8 @@ MODULE_PARM_DESC(seconds, "how long to look, all kinds of exits together");
 
 #define PAUSES		8
 #define LOST		NSEC_PER_MSEC		/* the least that counts as having lost the CPU */
-#define LOOKED		(NSEC_PER_MSEC / 2)	/* the watcher at one operation, likewise */
+#define LOOKED		(200 * NSEC_PER_USEC)	/* the watcher at a worker without a CPU, likewise */
+#define GLANCE		(100 * NSEC_PER_USEC)	/* looks further apart have not seen what was between */
 #define KEPT		1024U			/* operations */
 #define AWAKE		(10 * USEC_PER_MSEC)	/* for a sleeper to see its kick, and to halt anew */
 #define ASLEEP		(100 * USEC_PER_MSEC)	/* before the mark is looked at, and a kick */
@@ -56,9 +67,9 @@ MODULE_PARM_DESC(seconds, "how long to look, all kinds of exits together");
 static unsigned int watcher, worker;
 static u64 end;
 
-/* The worker's: its operations, and what it lost during the latest of them, ns. */
+/* The worker's: the begins and ends of its operations, and where the latest went, ns. */
 static u64 number;
-static u64 lost[KEPT];
+static u64 lost[KEPT], ran[KEPT];
 static bool begun, over;
 
 /* What came of a kind. */
@@ -68,7 +79,7 @@ static const struct kvm_steal_time *own_record(void)
 {
 	u64 value;
 
-	if (rdmsrl_safe(MSR_KVM_STEAL_TIME, &value) || !(value & KVM_MSR_ENABLED))
+	if (pvsync_rdmsr_safe(MSR_KVM_STEAL_TIME, &value) || !(value & KVM_MSR_ENABLED))
 		return NULL;
 	return phys_to_virt(value & KVM_STEAL_VALID_BITS);
 }
@@ -110,7 +121,8 @@ static void write_back(void)
 	asm volatile("wbinvd" : : : "memory");
 }
 
-static void finish_operation(void)
+/* An operation begins, or ends. */
+static void step(void)
 {
 	/* With what was lost in it, for judge(). */
 	smp_store_release(&number, number + 1);
@@ -119,15 +131,20 @@ static void finish_operation(void)
 static void work(const struct kvm_steal_time *record, void (*make)(void))
 {
 	unsigned long flags;
-	u64 before;
 
 	while (is_time()) {
+		u64 steal, begin, *loss;
+
 		local_irq_save(flags);
-		before = READ_ONCE(record->steal);
+		steal = READ_ONCE(record->steal);
+		begin = ktime_get_ns();
+		step();
 		make();
 		own += READ_ONCE(record->preempted) != 0;
-		lost[number % KEPT] = READ_ONCE(record->steal) - before;
-		finish_operation();
+		loss = &lost[number % KEPT];
+		*loss = READ_ONCE(record->steal) - steal;
+		ran[number % KEPT] = ktime_get_ns() - begin - *loss;
+		step();
 		local_irq_restore(flags);
 		cond_resched();
 	}
@@ -135,7 +152,9 @@ static void work(const struct kvm_steal_time *record, void (*make)(void))
 
 static void judge(u64 operation, u64 looked, bool seen)
 {
-	if (lost[operation % KEPT] < LOST || looked < LOOKED)
+	u64 loss = lost[operation % KEPT];
+
+	if (operation % 2 == 0 || loss < LOST || looked < ran[operation % KEPT] + LOOKED)
 		return;
 	losses++;
 	marked += seen;
@@ -143,7 +162,7 @@ static void judge(u64 operation, u64 looked, bool seen)
 
 static void watch(void)
 {
-	u64 first = 0, latest = 0, current_one = U64_MAX;
+	u64 looked = 0, latest = 0, current_one = 0;
 	bool seen = false;
 
 	while (is_watched()) {
@@ -156,10 +175,12 @@ static void watch(void)
 		mark &= READ_ONCE(number) == one;
 		if (one != current_one) {
 			if (one - current_one < KEPT)
-				judge(current_one, latest - first, seen);
+				judge(current_one, looked, seen);
 			current_one = one;
-			first = now;
+			looked = 0;
 			seen = false;
+		} else if (now - latest < GLANCE) {
+			looked += now - latest;
 		}
 		seen |= mark;
 		latest = now;
@@ -167,16 +188,16 @@ static void watch(void)
 	}
 }
 
-/* An odd number says that the worker is asleep, or about to be. */
+/* The worker's operation is a sleep. */
 static void halt_often(void)
 {
 	unsigned long flags;
 
 	while (is_time()) {
 		local_irq_save(flags);
-		finish_operation();
+		step();
 		asm volatile("hlt" : : : "memory");
-		finish_operation();
+		step();
 		local_irq_restore(flags);
 		cond_resched();
 	}
@@ -214,6 +235,12 @@ static const struct kind {
 
 static const struct kind *kind;
 
+static void keep_busy(void)
+{
+	while (is_watched())
+		cond_resched();
+}
+
 /* Who calls this is bound to its CPU. */
 static void work_or_watch(void)
 {
@@ -224,6 +251,11 @@ static void work_or_watch(void)
 			watch();
 		else
 			watch_sleeper();
+		return;
+	}
+	if (smp_processor_id() != worker) {
+		if (kind->make)
+			keep_busy();
 		return;
 	}
 	WRITE_ONCE(begun, true);
@@ -244,9 +276,9 @@ static void look(void)
 	own = 0;
 	refused = 0;
 	end = ktime_get_ns() + seconds * NSEC_PER_SEC / ARRAY_SIZE(kinds);
-	pvsync_on_each_cpu(work_or_watch, 2);
+	pvsync_on_each_cpu(work_or_watch, 3);
 	pr_warn("%s: %lu losses, %lu marked, %lu own, %lu refused, %llu operations\n", kind->name,
-		losses, marked, own, refused, number);
+		losses, marked, own, refused, number / 2);
 }
 
 static int __init mark_check_init(void)

@@ -59,6 +59,10 @@
 /* KVM: for the modules of the vendors alone. */
 #define EXPORT_SYMBOL_FOR_KVM_INTERNAL(symbol)	EXPORT_SYMBOL_GPL(symbol)
 
+/* Processors: a model specific register that there may be none of, and where CPUID is declared. */
+#define pvsync_rdmsr_safe(msr, value)	rdmsrl_safe(msr, value)
+#define PVSYNC_CPUID_H			<asm/cpuid.h>
+
 /* Timers. */
 #define pvsync_timer_is_set_up(timer)	((timer)->function)
 #define pvsync_timer_setup(timer, fn, clock, mode)	\
@@ -129,6 +133,9 @@ do {							\
 /* INVLPGA has errata: with nested paging KVM flushes all in its place. */
 #define pvsync_flush_gva(vcpu, address)	kvm_x86_call(flush_tlb_gva)(vcpu, address, NULL)
 #define pvsync_svm_flushes_by_address()	(!tdp_enabled)
+
+#define pvsync_rdmsr_safe(msr, value)	rdmsrq_safe(msr, value)
+#define PVSYNC_CPUID_H			<asm/cpuid/api.h>
 
 #define pvsync_timer_is_set_up(timer)	ACCESS_PRIVATE(timer, function)
 #define pvsync_timer_setup(timer, fn, clock, mode)	hrtimer_setup(timer, fn, clock, mode)
