@@ -72,6 +72,13 @@ def test_what_is_read_from_the_kernel_sources_is_there(installed: Path) -> None:
     assert len(outputs) == 1
 
 
+def test_data_of_operators_commands_is_there(installed: Path) -> None:
+    for room in ("cli", "operate"):
+        for file in (paths.LAB / room).rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                assert (installed / file.relative_to(paths.ROOT)).is_file(), file
+
+
 def test_version(installed: Path) -> None:
     version = PROJECT["project"]["version"]
     assert called(installed, "--version").stdout == f"pvsync {version}, installed\n"
