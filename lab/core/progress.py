@@ -22,15 +22,25 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 PLAIN_INTERVAL_S = 5.0
 """Least time between two lines of one stage when there is no terminal."""
+
+_silent = False
+
+
+def silence(silent: bool) -> None:
+    """Whether `shown` is to show nothing, as --quiet asks for."""
+    global _silent  # noqa: PLW0603 (one screen, and one wish of its user)
+    _silent = silent
 
 
 class Stage(Protocol):
@@ -44,6 +54,9 @@ class Stage(Protocol):
 
     def total(self, total: int) -> None:
         """The total became known, or changed."""
+
+    def left(self, seconds: float | None) -> None:
+        """So long it takes from now on, or that is not known; else it follows from what is done."""
 
 
 class Progress(Protocol):
@@ -71,6 +84,9 @@ class _SilentStage:
     def total(self, total: int) -> None:
         pass
 
+    def left(self, seconds: float | None) -> None:
+        pass
+
     def __enter__(self) -> Stage:
         return self
 
@@ -95,6 +111,7 @@ class _PlainStage:
         self._name, self._total, self._out, self._clock = name, total, out, clock
         self._done = 0
         self._text = ""
+        self._left: Callable[[], float | None] = self._by_speed
         self._began = self._shown = clock()
 
     def advance(self, amount: int = 1) -> None:
@@ -108,13 +125,17 @@ class _PlainStage:
     def total(self, total: int) -> None:
         self._total = total
 
+    def left(self, seconds: float | None) -> None:
+        end = None if seconds is None else self._clock() + seconds
+        self._left = lambda: None if end is None else max(0.0, end - self._clock())
+
     def __enter__(self) -> Stage:
         self._line("started")
         return self
 
     def __exit__(self, *exc: object) -> None:
         elapsed = self._clock() - self._began
-        self._line(f"{'stopped' if exc and exc[0] else 'done'} after {_duration(elapsed)}")
+        self._line(f"{'stopped' if exc and exc[0] else 'done'} after {duration(elapsed)}")
 
     def _maybe(self) -> None:
         now = self._clock()
@@ -125,10 +146,14 @@ class _PlainStage:
     def _count(self) -> str:
         if not self._total:
             return ""
-        if not self._done:
-            return f"0/{self._total}"
-        left = (self._clock() - self._began) / self._done * (self._total - self._done)
-        return f"{self._done}/{self._total}, about {_duration(left)} left"
+        left = self._left()
+        about = "" if left is None else f", about {duration(left)} left"
+        return f"{self._done}/{self._total}{about}"
+
+    def _by_speed(self) -> float | None:
+        if not self._done or self._total is None:
+            return None
+        return (self._clock() - self._began) / self._done * (self._total - self._done)
 
     def _line(self, text: str) -> None:
         print(f"{self._name}: {text}", file=self._out, flush=True)
@@ -164,6 +189,11 @@ class _RichStage:
         if self._task is not None:
             self._bars.update(self._task, total=total)
 
+    def left(self, seconds: float | None) -> None:
+        if self._task is not None:
+            end = None if seconds is None else time.monotonic() + seconds
+            self._bars.update(self._task, end=end)
+
     def __enter__(self) -> Stage:
         self._began = time.monotonic()
         self._task = self._bars.add_task(self._name, total=self._total, text="")
@@ -173,8 +203,21 @@ class _RichStage:
         assert self._task is not None
         self._bars.remove_task(self._task)
         mark = "[red]stopped[/]" if exc and exc[0] else "[green]done[/]"
-        elapsed = _duration(time.monotonic() - self._began)
+        elapsed = duration(time.monotonic() - self._began)
         self._bars.console.print(f"{self._name}: {mark} after {elapsed}", highlight=False)
+
+
+class _Left(TimeRemainingColumn):
+    """What a stage was told, or what follows from its speed."""
+
+    max_refresh = 0.0
+
+    def render(self, task: Task) -> Text:
+        if "end" not in task.fields:
+            return super().render(task)
+        end = task.fields["end"]
+        left = "" if end is None else duration(max(0.0, end - time.monotonic()))
+        return Text(left, style="progress.remaining")
 
 
 class _Rich:
@@ -191,6 +234,9 @@ class _Rich:
 @contextmanager
 def shown(console: Console | None = None) -> Iterator[Progress]:
     """The progress display that suits standard error; bars end with the block."""
+    if _silent:
+        yield Silent()
+        return
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield Plain()
@@ -201,7 +247,7 @@ def shown(console: Console | None = None) -> Iterator[Progress]:
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        _Left(),
         TextColumn("{task.fields[text]}", markup=False),
         console=console,
         transient=True,
@@ -210,7 +256,7 @@ def shown(console: Console | None = None) -> Iterator[Progress]:
         yield _Rich(bars)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """12 s, 3 min 20 s, 1 h 05 min."""
     whole = round(seconds)
     if whole < 60:

@@ -8,6 +8,7 @@ are independent of each other and of the machine, so there is a lane for each CP
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -21,6 +22,7 @@ from lab.machine.machine import HostSpec
 from lab.plan import schedule
 from lab.plan.schedule import PlannedRun
 from lab.run import records
+from lab.run.durations import Durations, kept
 from lab.run.parse import guest_figures
 from lab.run.session import Session
 
@@ -52,6 +54,10 @@ class Runner:
         self.all_valid = True
         self.stopped = False
         """The user has stopped the lab: no lane begins anything."""
+        self.durations = Durations(experiment, spec.backend,
+                                   spec.model.name if spec.model else "", kept())
+        self._up: set[int] = set()
+        """Boots of the plan that have come up."""
         self._taken = _taken_boots(directory)
         self._lock = threading.Lock()
         self._lanes: set[Lane] = set()
@@ -61,6 +67,7 @@ class Runner:
         groups = [list(group) for _, group in groupby(self.left, key=lambda one: one.boot)]
         with self.progress.stage("runs", total=len(self.planned)) as stage:
             stage.advance(len(self.planned) - len(self.left))
+            self.tell_left(stage)
             try:
                 if self.jobs > 1 and len(groups) > 1:
                     self._side_by_side(groups, stage)
@@ -70,6 +77,8 @@ class Runner:
             except BaseException:
                 self._abort()
                 raise
+            finally:
+                self.durations.keep()
         return self.all_valid
 
     def _side_by_side(self, groups: list[list[PlannedRun]], stage: Stage) -> None:
@@ -113,6 +122,17 @@ class Runner:
             self._taken.add(number)
             return number
 
+    def tell_left(self, stage: Stage, up: int | None = None, done: PlannedRun | None = None,
+                  ) -> None:
+        """Say how long all takes from now on; `up` is a boot that came up, `done` a run."""
+        with self._lock:
+            if up is not None:
+                self._up.add(up)
+            if done is not None:
+                self.left.remove(done)
+            seconds = self.durations.expected(self.left, self._up, self.jobs)
+        stage.left(seconds)
+
     def record_run(self, record: RunRecord) -> None:
         """Keep what became of a try, unless the user's stop is what became of it."""
         with self._lock:
@@ -151,6 +171,7 @@ class Lane:
         """Every run of the group, then the end of its host."""
         for planned in group:
             self._until_valid(planned)
+            self.runner.tell_left(self.stage, done=planned)
             self.stage.advance()
         self.stage.text("closing the host")
         self._close()
@@ -194,9 +215,13 @@ class Lane:
         runner.all_valid = False
 
     def _try(self, planned: PlannedRun, attempt: int) -> RunRecord:
+        runner = self.runner
         try:
             session = self._open()
+            began = time.monotonic()
             record = session.run(planned, attempt)
+            if record.valid:
+                runner.durations.ran(planned, time.monotonic() - began)
             if session.dropped >= DISTRUST:
                 # An emulated host that was corrupted once goes on losing guests.
                 self._close(f"{session.dropped} guests failed in this boot")
@@ -222,9 +247,12 @@ class Lane:
             self.hosts += 1
             self.session = Session(self.experiment, spec, self.number, self.runner.directory,
                                    self.runner.record_boot, self.stage.text)
+            began = time.monotonic()
             try:
                 self.session.open()
                 self.session.boot_all()
+                self.runner.durations.booted(time.monotonic() - began)
+                self.runner.tell_left(self.stage, up=self.boot)
             except (HostLost, Refused) as lost:
                 if not left:
                     raise HostLost(str(lost)) from lost

@@ -7,7 +7,7 @@ import time
 import pytest
 from rich.console import Console
 
-from lab.core.progress import Plain, Silent, shown
+from lab.core.progress import Plain, Silent, shown, silence
 
 
 class Clock:
@@ -48,6 +48,13 @@ def test_plain_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "one [line]\n"
 
 
+def drawn(screen: io.StringIO, words: str) -> None:
+    """Wait for it: bars are drawn ten times a second, if the CPUs are not with others."""
+    end = time.monotonic() + 20
+    while words not in screen.getvalue() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def test_bars_on_a_terminal() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
@@ -55,11 +62,42 @@ def test_bars_on_a_terminal() -> None:
         stage.advance()
         stage.text("[not markup]")
         stage.total(5)
-        time.sleep(0.3)  # the bars are drawn ten times a second
+        drawn(out, "1/5")
         progress.say("kept [line]")
     text = out.getvalue()
     assert "kept [line]" in text and "done" in text
     assert "[not markup]" in text and "1/5" in text
+
+
+def test_what_is_left_may_be_told() -> None:
+    out, now = io.StringIO(), [0.0]
+    with Plain(out, lambda: now[0]).stage("runs", 4) as stage:
+        stage.advance()
+        for seconds, told in ((6.0, None), (12.0, 90.0)):
+            stage.left(told)
+            now[0] = seconds
+            stage.text("x")
+        now[0] = 30.0
+        stage.text("y")
+    assert out.getvalue().splitlines()[1:-1] == [
+        "runs: 1/4 x", "runs: 1/4, about 1 min 24 s left x", "runs: 1/4, about 1 min 06 s left y"]
+    screen = io.StringIO()
+    with (shown(Console(file=screen, force_terminal=True, width=120)) as progress,
+          progress.stage("runs", total=3) as stage):
+        stage.left(None)
+        stage.left(3930)  # told in minutes, however late the screen is drawn
+        drawn(screen, "1 h 05 min")
+    assert "1 h 05 min" in screen.getvalue()
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    silence(True)
+    try:
+        with shown() as progress, progress.stage("build"):
+            progress.say("hello")
+    finally:
+        silence(False)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_silent() -> None:
