@@ -5,12 +5,14 @@ The version of a tree says which base it is of, and so which series and settings
 """
 
 import hashlib
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import tarfile
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,12 @@ BASES = paths.KERNEL / "bases"
 USUAL = "6.12"
 FILE = "BASE"
 ENV_TREE = "PVSYNC_TREE"
+RELEASED = re.compile(r"(?:\./)?linux-(?:source-)?(\d+\.\d+)\b")
+"""How the folder of a tarball of Linux is called."""
+FIRST = 300
+"""So many of its members are looked at before it is unpacked."""
+LINUX = ("COPYING", "CREDITS", "Documentation", "Kbuild", "arch", "block")
+"""Some of these are among them, in any order of names."""
 NOT_SOURCE = (".git", ".pc", "debian")
 """What a tree may have beside the sources; never copied."""
 
@@ -134,10 +142,10 @@ def known_version(tree: Path) -> str:
     return version
 
 
-def chosen_tree(named: Path | None = None) -> Path:
-    """What to build: the named tree or that of a base's folder, $PVSYNC_TREE, or the usual base's.
+def check_tree(named: Path | None) -> Path | None:
+    """The tree that is named, here or by $PVSYNC_TREE, or a base's folder; fetches nothing.
 
-    A tree is a folder or a tarball. Raises UsageError when it is missing.
+    UsageError, in a moment, when it is missing or no Linux that there is a base for.
     """
     if named is None and os.environ.get(ENV_TREE):
         named = Path(os.environ[ENV_TREE])
@@ -145,6 +153,16 @@ def chosen_tree(named: Path | None = None) -> Path:
         if not named.exists():
             raise UsageError(f"there is no tree {named}: name an unpacked Linux {USUAL}.y folder")
         _check_named(named)
+    return named
+
+
+def chosen_tree(named: Path | None = None) -> Path:
+    """What to build: the named tree or that of a base's folder, $PVSYNC_TREE, or the usual base's.
+
+    A tree is a folder or a tarball. Raises UsageError when it is missing.
+    """
+    named = check_tree(named)
+    if named is not None and not (named / FILE).is_file():
         return named.resolve()
     base = read_base() if named is None else read_base(named / FILE)
     if base.tarball.exists():
@@ -194,6 +212,23 @@ def _check_named(tree: Path) -> None:
         raise UsageError(f"{tree} cannot be read: {error.strerror}") from None
     if not usable:
         raise UsageError(f"{tree} is neither a folder nor a tarball of Linux {USUAL}.y")
+    first = _first_names(tree)
+    top = {name.partition("/")[2].partition("/")[0] for name in first}
+    release = RELEASED.match(first[0]) if first else None
+    if release and release[1] not in names():
+        raise UsageError(f"{tree} is Linux {release[1]}, but there are series for"
+                         f" {_releases()} only")
+    if len(first) == FIRST and not top & set(LINUX):
+        raise UsageError(f"{tree} is no tarball of Linux: it begins with {first[0]}, {first[1]}")
+
+
+def _first_names(tarball: Path) -> list[str]:
+    """Names of the first members (a moment); none where the library cannot read it."""
+    try:
+        with tarfile.open(tarball, "r|*") as archive:
+            return [member.name for member in islice(archive, FIRST)]
+    except (tarfile.TarError, OSError, EOFError, lzma.LZMAError):
+        return []
 
 
 def folder_identity(tree: Path) -> str:

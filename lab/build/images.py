@@ -50,8 +50,9 @@ def prepare(variant: str, tree: Path | None, packages: Iterable[str],
     `host_variant` is the host's, unless it is the guests'; `others` are further
     ones of guests.
     """
-    from lab.build import emulator, kernel, userland  # heavy, and not needed for --dry-run
+    from lab.build import base, emulator, kernel, userland  # heavy; --dry-run needs none of them
 
+    base.check_tree(tree)  # a wrong one is refused before anything is built
     userland.prepare(packages, progress)
     machine = emulator.prepare(progress)
     image = kernel.build(variant, tree=tree, progress=progress)

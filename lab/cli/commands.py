@@ -20,12 +20,13 @@ COMMANDS = {
     "apply": "lab.cli.settings:apply",
     "build": "lab.cli.build:build",
     "compare": "lab.cli.compare:compare",
+    "completion": "lab.cli.completion:completion",
     "doctor": "lab.cli.doctor:doctor",
     "export": "lab.cli.export:export",
     "host": "lab.cli.host:host",
     "list": "lab.cli.listing:list_command",
-    "publish": "lab.cli.publish:publish",
     "package": "lab.cli.package:package",
+    "publish": "lab.cli.publish:publish",
     "replay": "lab.cli.replay:replay",
     "report": "lab.cli.report:report",
     "reproduce": "lab.cli.reproduce:reproduce",
@@ -51,6 +52,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            return None
+        if ctx.resilient_parsing and cmd_name not in self.list_commands(ctx):
             return None
         if cmd_name not in OPERATORS and not paths.is_checkout():
             raise UsageError(f"{cmd_name} needs the lab, which works in a checkout only: clone"

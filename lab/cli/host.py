@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import BACKENDS, DIRECTORY, tree_options
+from lab.cli.options import BACKENDS, DIRECTORY, QUIET, tree_options
 from lab.cli.params import Setting
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
@@ -47,6 +47,7 @@ Exit status:
 @click.option("--machine", default=machine_model.DEFAULT, show_default=True,
               help="What things cost in virtual time: a model of lab/machines.")
 @tree_options
+@QUIET
 def host(  # noqa: PLR0913, PLR0917 (options of a command)
     command: tuple[str, ...], settings: tuple[tuple[str, str], ...], bring: tuple[Path, ...],
     disk: Path | None, variant: str, fragments: tuple[Path, ...], pcpus: int, memory: int,

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`./pvsync list`: what there is to run."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import click
 from rich import box
@@ -15,8 +18,12 @@ from lab.plan import config
 
 
 @click.command("list")
-def list_command() -> None:
+@click.option("--json", "as_json", is_flag=True, help="All that their files say, for programs.")
+def list_command(as_json: bool) -> None:
     """Experiments, schemes and workloads."""
+    if as_json:
+        click.echo(json.dumps(_all(), indent=1))
+        return
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = LIST_WIDTH
@@ -36,6 +43,17 @@ def list_command() -> None:
         for w in config.workloads().values()
     ]
     console.print(_listing("Workloads", ("name", "about", "figure"), workloads))
+
+
+def _all() -> dict[str, list[dict[str, Any]]]:
+    """What there is; an experiment names its schemes and workloads."""
+    experiments = [
+        {**asdict(one), "schemes": [scheme.label for scheme in one.schemes],
+         "workloads": [workload.name for workload in one.workloads]}
+        for one in config.experiments().values()]
+    return {"experiments": experiments,
+            "schemes": [asdict(one) for one in config.schemes().values() if not one.test_only],
+            "workloads": [asdict(one) for one in config.workloads().values()]}
 
 
 def _parameters(scheme: Scheme) -> str:

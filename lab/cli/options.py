@@ -11,6 +11,7 @@ from lab.build import base
 from lab.cli.params import Names
 from lab.core import paths
 from lab.core.errors import UsageError
+from lab.core.progress import silence
 
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGES_FILE = "guest-packages.txt"
@@ -20,6 +21,10 @@ BASE = "pvsync.base"
 """Where a command keeps the folder of the base that was chosen."""
 DIRECTORY = click.Path(path_type=Path)
 BACKENDS = click.Choice(["auto", "vt", "tcg", "kvm", "local"])
+
+QUIET = click.option("-q", "--quiet", is_flag=True, expose_value=False,
+                     callback=lambda ctx, _, wanted: silence(wanted),
+                     help="Show no progress, only results and errors.")
 
 
 def tree_options(command: F) -> F:
@@ -54,6 +59,7 @@ def kernel_options(command: F) -> F:
         tree_options,
         click.option("--guest-packages", type=Names(),
                      help="Debian packages to have in the guests; remembered."),
+        QUIET,
     ):
         command = option(command)
     return command

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Values on the command line that are lists."""
 
+import glob
+from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
 from lab.core.model import Disturbance
+from lab.plan import config
 
 
 class Setting(click.ParamType[tuple[str, str]]):
@@ -24,9 +28,19 @@ class Setting(click.ParamType[tuple[str, str]]):
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """a,b,c"""
+    """a,b,c; `known` gives the names that a shell may complete."""
 
     name = "a,b,..."
+
+    def __init__(self, known: Callable[[], Iterable[str]] = tuple) -> None:
+        self._known = known
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str,
+                       ) -> list[CompletionItem]:
+        """The last name in the list."""
+        before, comma, last = incomplete.rpartition(",")
+        return [CompletionItem(f"{before}{comma}{name}") for name in sorted(self._known())
+                if name.startswith(last)]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -37,6 +51,12 @@ class Names(click.ParamType[tuple[str, ...]]):
         if value and not all(names):
             self.fail(f"'{value}' has an empty name in it", param, ctx)
         return names if value else ()
+
+
+def experiments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names that a shell may complete; it knows files itself."""
+    found = config.EXPERIMENTS.glob(f"{glob.escape(incomplete)}*.toml")
+    return sorted(file.stem for file in found)
 
 
 class Disturbances(Names):

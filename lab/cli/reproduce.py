@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli.options import DIRECTORY, remembered_packages
+from lab.cli.options import DIRECTORY, QUIET, remembered_packages
 from lab.core import paths
 from lab.core.model import Experiment
 from lab.core.progress import shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
               help="Hosts at a time; as many as there are CPUs unless told.")
 @click.option("--out", type=DIRECTORY, default=paths.ROOT / "results" / "papers",
               help="Where results and pages go; goes on where it is.  [default: results/papers]")
+@QUIET
 def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | None,
               out: Path) -> None:
     """Play what PAPERs claim, all of them unless named, in virtual time.

@@ -10,8 +10,9 @@ from typing import Any, get_args
 import click
 
 from lab.build import base
+from lab.build.userland import check_packages
 from lab.cli.options import BACKENDS, DIRECTORY, kernel_options, remembered_packages
-from lab.cli.params import Counts, Disturbances, Names, Observing
+from lab.cli.params import Counts, Disturbances, Names, Observing, experiments
 from lab.cli.report import show
 from lab.core.errors import UsageError
 from lab.core.model import Disturbance
@@ -24,8 +25,8 @@ OBSERVED = ["locks", "tlb", "ecs", "all"]
 
 
 @click.command(cls=Observing)
-@click.argument("experiment")
-@click.option("--schemes", type=Names(), help="Schemes; the first is the baseline.")
+@click.argument("experiment", shell_complete=experiments)
+@click.option("--schemes", type=Names(config.schemes), help="Schemes; the first is the baseline.")
 @click.option("--vms", type=Counts(), help="Numbers of VMs at a time.")
 @click.option("--vcpus", type=int, help="vCPUs of each guest.")
 @click.option("--pcpus", type=int, help="CPUs of the host; with --backend local what it has.")
@@ -34,7 +35,8 @@ OBSERVED = ["locks", "tlb", "ecs", "all"]
 @click.option("--max-repeats", type=int,
               help="How often an invalid run is repeated; 3 times unless told.")
 @click.option("--guest-mem", type=int, help="MiB of each guest.")
-@click.option("--workload", "workloads", type=Names(), help="Workloads from the list.")
+@click.option("--workload", "workloads", type=Names(config.workloads),
+              help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
 @click.option("--timeout", type=float, help="Seconds that one run may take.")
 @click.option("--observe", type=click.Choice(OBSERVED), metavar=f"[={'|'.join(OBSERVED)}]",
@@ -89,15 +91,17 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
     if resume:
         resuming.check(resume, chosen, backend, machine)
-    if dry_run:
-        if tree:
-            base.chosen_tree(tree)
-        for line in runner.dry_run(chosen, backend=backend, seed=seed, model=machine):
-            click.echo(line)
-        return
     directory = resume or out or _new_directory(chosen.name)
     if not resume:
         _check_new(directory)
+    if dry_run:
+        check_packages(guest_packages or ())
+        base.check_tree(tree)
+        runner.check(chosen, backend)
+        for line in runner.dry_run(chosen, backend=backend, seed=seed, model=machine,
+                                   jobs=jobs or 0):
+            click.echo(line)
+        return
     options = runner.Options(
         backend=backend,
         seed=seed,
@@ -138,6 +142,9 @@ def _overrides(
 ) -> config.Overrides:
     if cmd is not None and changes["workloads"] is not None:
         raise UsageError("Give --workload or --cmd, not both.")
+    if cmd is not None and cmd.startswith("-"):
+        raise UsageError(f"--cmd needs a command: {cmd} is an option, or has to be quoted with"
+                         " the command that it belongs to, such as --cmd 'make -j2'")
     if observe and no_observe:
         raise UsageError("Give --observe or --no-observe, not both.")
     return config.Overrides(command=cmd, timeout_s=timeout,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lab.cli.options import DIRECTORY, remembered_packages
+from lab.cli.options import DIRECTORY, QUIET, remembered_packages
 from lab.cli.params import Counts, Names
 from lab.core.progress import shown
 from lab.plan import config, machine_model
@@ -31,6 +31,7 @@ from lab.report import sensitivity
               help="Hosts at a time; as many as there are CPUs unless told.")
 @click.option("--out", type=DIRECTORY, required=True,
               help="Result directory, a folder for each number; goes on where it is.")
+@QUIET
 def sensitivity_command(experiment: str, machine: str, keys: tuple[str, ...], seeds: int,
                         jobs: int | None, out: Path, **changes: Any) -> None:
     """Play EXPERIMENT with each number of the model as it is, halved and doubled.

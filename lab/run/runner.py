@@ -9,7 +9,7 @@ import fcntl
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,14 @@ from lab.build import images
 from lab.build.images import Images
 from lab.core.errors import UsageError
 from lab.core.model import Backend, Experiment, Manifest
-from lab.core.progress import Progress
+from lab.core.progress import Progress, duration
 from lab.machine import backend as backends
 from lab.machine import guest, machine, tsc
 from lab.machine.machine import HostSpec
 from lab.machine.provenance import git_commit, machine_kind
 from lab.plan import in_force, kconfig, machine_model, schedule
-from lab.run import records
+from lab.plan.schedule import PlannedRun
+from lab.run import durations, records
 from lab.run.fleet import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_name
 from lab.run.rounds import Runner
 
@@ -88,9 +89,16 @@ def jobs_at_once(experiment: Experiment, backend: Backend, wanted: int) -> int:
     return max(1, min(cpus, room, experiment.boots))
 
 
+def check(experiment: Experiment, backend: str) -> None:
+    """UsageError, as of `run`, for what this machine cannot play."""
+    chosen = backends.choose(backend)
+    _check_cpus(experiment, chosen)
+    _check_memory(experiment, chosen)
+
+
 def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1,
-            model: str = machine_model.DEFAULT) -> list[str]:
-    """What `run` would do, in lines: commands, then the runs in their order."""
+            model: str = machine_model.DEFAULT, jobs: int = 0) -> list[str]:
+    """What `run` would do, in lines: what it takes, commands, then the runs in their order."""
     chosen = backends.choose(backend)
     spec = host_spec(experiment, chosen, images.placeholders(experiment), model, seed)
     run, logs = Path("SOCKETS"), Path("DIR/boots/0")
@@ -98,7 +106,7 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1,
     command = machine.hostd_command(run) if local else machine.host_command(spec, run, logs)
     planned = schedule.plan(experiment, seed)
     lines = [f"Backend: {chosen}; {len(planned)} runs in {experiment.boots} host boots.",
-             "", "Host:", shlex.join(command)]
+             *_takes(experiment, chosen, planned, model, jobs), "", "Host:", shlex.join(command)]
     for scheme in experiment.schemes:
         label = scheme.label or scheme.name
         one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, guest_memory(experiment),
@@ -116,6 +124,24 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1,
     return lines + [f"{number:4} {one.key}" for number, one in enumerate(planned, 1)]
 
 
+def _takes(experiment: Experiment, backend: Backend, planned: Sequence[PlannedRun], model: str,
+           jobs: int) -> list[str]:
+    """Memory and time."""
+    lanes = jobs_at_once(experiment, backend, jobs)
+    there = psutil.virtual_memory().available >> 20
+    each = host_memory(experiment) + (0 if backend == "local" else BESIDE)
+    beside = f", {lanes} side by side" if lanes > 1 else ""
+    spent = durations.Durations(experiment, backend, model if backend == "vt" else "",
+                                durations.kept())
+    seconds = spent.expected(planned, jobs=lanes)
+    latest = max(workload.timeout_s for workload in experiment.workloads)
+    time_s = (f"about {duration(seconds)}, as boots and runs here took before"
+              if seconds is not None else "not known, as no such boot and run was made here yet;"
+              f" a run ends after {duration(latest)} of the host's time at the latest")
+    return [f"Memory: {each} MiB a host at most{beside}; {there} MiB are free.",
+            f"Time: {time_s}. What has to be built comes on top."]
+
+
 def run(experiment: Experiment, directory: Path, options: Options, progress: Progress,
         files: Images | None = None) -> bool:
     """Run what remains; true when every run of the plan has become valid.
@@ -123,9 +149,8 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     KeyboardInterrupt passes through after everything was ended; the directory
     can be resumed then.
     """
+    check(experiment, options.backend)
     chosen = backends.choose(options.backend)
-    _check_cpus(experiment, chosen)
-    _check_memory(experiment, chosen)
     files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
     with alone(directory):
