@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.build import base, debian, make, mmdebstrap, series, userland
+from lab.build.kernel import compiler_version
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import Progress, Silent, Stage
@@ -31,6 +32,8 @@ NEEDED = (
     "apt-get", "gcc", "ninja", "patch", "pkg-config", "xz",
     "/usr/include/glib-2.0/glib.h", "/usr/include/libfdt.h", "/usr/include/zlib.h",
 )
+LIBRARIES = ("glib-2.0", "zlib")
+"""Of this machine; those that pkg-config knows of what is linked to."""
 CONFIGURE = (
     "--target-list=x86_64-softmmu", "--enable-system", "--disable-user", "--enable-tcg",
     "--enable-kvm", "--enable-fdt",
@@ -57,8 +60,10 @@ class Emulator:
         return [str(self.program), *folders]
 
 
-def prepare(progress: Progress | None = None) -> Emulator:
+def prepare(progress: Progress | None = None, update: bool = False) -> Emulator:
     """The emulator, built when the cache lacks it (about 3 minutes, 40 MB fetched).
+
+    With `update` the mirror is asked for its source, and what is newer there is built.
 
     Raises UsageError when a package is missing or $PVSYNC_QEMU names no
     program, LabError when the source cannot be fetched, patched or built.
@@ -67,7 +72,7 @@ def prepare(progress: Progress | None = None) -> Emulator:
     named = os.environ.get(ENV_QEMU)
     if named and not os.access(named, os.X_OK):
         raise UsageError(f"${ENV_QEMU} names {named}, which is no program: correct or unset it")
-    program = Path(named) if named else _built(progress) / PROGRAM
+    program = Path(named) if named else _built(progress, update) / PROGRAM
     said = tools.run([program, "--version"]).decode().splitlines()[0]
     root = userland.emulator_root(progress)
     return Emulator(
@@ -77,34 +82,40 @@ def prepare(progress: Progress | None = None) -> Emulator:
     )
 
 
-def _built(progress: Progress) -> Path:
-    """The cache entry with our build."""
+def _built(progress: Progress, update: bool) -> Path:
+    """The cache entry with our build; another version of the source is another entry."""
     tools.require(*NEEDED)
-    digest = (
+    ours = (
         content.Hasher()
         .text("recipe", RECIPE, SUITE.name, *CONFIGURE)
         .tree("overlay", OVERLAY)
         .tree("series", SERIES)
         .short()
     )
+    libraries = tools.run(["pkg-config", "--modversion", *LIBRARIES]).decode()
+    wish = content.Hasher().text("ours", ours).text("here", compiler_version(), libraries).short()
 
-    def fill(out: Path) -> None:
+    def find(out: Path) -> str:
         work = out / "work"
         work.mkdir()
+        with progress.stage("source of the emulator"):
+            return version_of(fetch(work))
+
+    def make(out: Path) -> None:
+        work = out / "work"
         with progress.stage("emulator") as stage:
-            stage.text("fetch its source")
-            dsc = fetch(work)
             stage.text("unpack")
             tree = work / "qemu"
             tree.mkdir()
             base.untar(next(work.glob("*.orig.tar.xz")), tree)
             series.apply(tree, OVERLAY, SERIES)
             stage.text("configure")
-            _compile(tree, f"Debian {version_of(dsc)}, lab/qemu {digest}", stage)
+            version = version_of(next(work.glob("*.dsc")))
+            _compile(tree, f"Debian {version}, lab/qemu {ours}", stage)
         (tree / "build" / PROGRAM).rename(out / PROGRAM)
         content.remove(work)
 
-    return content.entry("emulator", digest, fill, progress, keep=2)
+    return content.resolved("emulator", wish, find, make, progress, keep=2, again=update)
 
 
 def version_of(dsc: Path) -> str:

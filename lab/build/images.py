@@ -44,17 +44,18 @@ class Images:
 
 
 def prepare(variant: str, tree: Path | None, packages: Iterable[str],
-            progress: Progress, host_variant: str = "", others: Iterable[str] = ()) -> Images:
+            progress: Progress, host_variant: str = "", others: Iterable[str] = (), *,
+            update: bool = False) -> Images:
     """Build what the cache lacks.
 
     `host_variant` is the host's, unless it is the guests'; `others` are further
-    ones of guests.
+    ones of guests. With `update` Debian's mirror is asked for newer packages.
     """
     from lab.build import base, emulator, kernel, userland  # heavy; --dry-run needs none of them
 
     base.check_tree(tree)  # a wrong one is refused before anything is built
-    userland.prepare(packages, progress)
-    machine = emulator.prepare(progress)
+    userland.prepare(packages, progress, update)
+    machine = emulator.prepare(progress, update)
     image = kernel.build(variant, tree=tree, progress=progress)
     host = kernel.build(host_variant or variant, tree=tree, progress=progress)
     names = f"{image.release} {image.hash}"

@@ -38,11 +38,15 @@ INSIDE = "usr/lib/pvsync"
 """Where the lab's own files are in an image."""
 
 
-def prepare(packages: Iterable[str] = (), progress: Progress | None = None) -> None:
-    """Make both userlands, and so find a package's wrong name before a kernel is built."""
+def prepare(packages: Iterable[str] = (), progress: Progress | None = None,
+            update: bool = False) -> None:
+    """Make both userlands, and so find a package's wrong name before a kernel is built.
+
+    With `update` also those that there are, in case that the mirror has other versions now.
+    """
     wanted = check_packages((*GUEST_PACKAGES, *packages))
-    _userland(GUEST, wanted, progress)
-    _userland(EMULATOR, EMULATOR_PACKAGES, progress)
+    _userland(GUEST, wanted, progress, update)
+    _userland(EMULATOR, EMULATOR_PACKAGES, progress, update)
 
 
 def emulator_root(progress: Progress | None = None) -> Path:
@@ -52,7 +56,7 @@ def emulator_root(progress: Progress | None = None) -> Path:
 
 def host_image(kernel: KernelImage, progress: Progress | None = None) -> Path:
     """Read-only EROFS image that is the KVM host's root: the emulator's userland."""
-    return _image("host", _userland(EMULATOR, EMULATOR_PACKAGES, progress), kernel, progress)
+    return _image("host", EMULATOR, EMULATOR_PACKAGES, kernel, progress)
 
 
 def guest_image(
@@ -64,7 +68,7 @@ def guest_image(
     Debian 12 does not have, LabError when the mirror cannot be reached.
     """
     wanted = check_packages((*GUEST_PACKAGES, *packages))
-    return _image("guest", _userland(GUEST, wanted, progress), kernel, progress)
+    return _image("guest", GUEST, wanted, kernel, progress)
 
 
 def check_packages(names: Iterable[str]) -> tuple[str, ...]:
@@ -78,10 +82,9 @@ def check_packages(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def _userland(suite: mmdebstrap.Suite, packages: Sequence[str], progress: Progress | None) -> Path:
-    """Cache entry with root/ (a Debian userland) and packages.json (name -> version)."""
-    progress = progress or Silent()
-    digest = (
+def _wish(suite: mmdebstrap.Suite, packages: Sequence[str]) -> str:
+    """Hash of what is asked of the mirror; which versions it has is another matter."""
+    return (
         content.Hasher()
         .text("recipe", RECIPE, mmdebstrap.RECIPE)
         .text("suite", suite.name, str(suite.backports))
@@ -90,19 +93,32 @@ def _userland(suite: mmdebstrap.Suite, packages: Sequence[str], progress: Progre
         .short()
     )
 
-    def make(out: Path) -> None:
+
+def _userland(suite: mmdebstrap.Suite, packages: Sequence[str], progress: Progress | None,
+              update: bool = False) -> Path:
+    """Cache entry with root/ (a Debian userland) and packages.json (name -> version).
+
+    Other versions are another entry. The mirror is asked for them when there is no entry yet,
+    or with `update`.
+    """
+    shown = progress or Silent()
+
+    def make(out: Path) -> str:
         # Set-user-id programs are in there: nobody else is to run them.
         out.chmod(0o700)
         root = out / "root"
         root.mkdir()
         root.chmod(0o755)
-        mmdebstrap.make(suite, packages, root, progress)
+        mmdebstrap.make(suite, packages, root, shown)
         (root / "etc/hostname").write_text("pvsync\n")
         (root / "etc/hosts").write_text("127.0.0.1 localhost pvsync\n")
         versions = installed((root / "var/lib/dpkg/status").read_text(errors="replace"))
-        (out / "packages.json").write_text(json.dumps(versions, indent=1, sort_keys=True) + "\n")
+        text = json.dumps(versions, indent=1, sort_keys=True) + "\n"
+        (out / "packages.json").write_text(text)
+        return text
 
-    return content.entry("userland", digest, make, progress, lock_name=f"userland-{suite.name}")
+    return content.resolved("userland", _wish(suite, packages), make, progress=shown,
+                            lock_name=f"userland-{suite.name}", again=update)
 
 
 def installed(status: str) -> dict[str, str]:
@@ -115,13 +131,16 @@ def installed(status: str) -> dict[str, str]:
     return found
 
 
-def _image(kind: str, userland: Path, kernel: KernelImage, progress: Progress | None) -> Path:
-    """The image in the cache; `userland` is a cache entry."""
+def _image(kind: str, suite: mmdebstrap.Suite, packages: Sequence[str], kernel: KernelImage,
+           progress: Progress | None) -> Path:
+    """The image in the cache, of a userland with these packages."""
     progress = progress or Silent()
+    userland = _userland(suite, packages, progress)
     tools.require("mkfs.erofs", "depmod", "gcc")
     digest = (
         content.Hasher()
-        .text("recipe", RECIPE, userland.name, *CC, tools.run(["gcc", "--version"]).decode())
+        .text("recipe", RECIPE, f"userland-{_wish(suite, packages)}", *CC,
+              tools.run(["gcc", "--version"]).decode())
         .file("versions", userland / "packages.json")
         .tree("target", TARGET)
         .tree("programs", PROGRAMS)

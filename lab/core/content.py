@@ -4,6 +4,10 @@
 An entry is a folder `<kind>-<hash12>`. It is made under `tmp/` and renamed
 when it is complete, so that a killed build leaves nothing half-done under an
 entry's name. One lock file per kind keeps two labs from making the same thing.
+
+What comes of a wish may be for others to say, such as a mirror that has packages. The name of
+such an entry is of the wish and of what came of it, and a link `<kind>-<hash12>.current`, named by
+the wish alone, leads to it.
 """
 
 import fcntl
@@ -26,6 +30,8 @@ KEEP = 6
 KEEP_S = 24 * 3600.0
 """Seconds since its last use for which `prune` keeps an entry."""
 LOCK_POLL_S = 0.2
+CURRENT = ".current"
+"""Ends the names of links from wishes to entries."""
 
 
 class Hasher:
@@ -126,21 +132,81 @@ def entry(
         return lookup(kind, digest) or _make_entry(kind, digest, make, keep)
 
 
+def resolved(
+    kind: str,
+    wish: str,
+    find: Callable[[Path], str],
+    make: Callable[[Path], None] = lambda out: None,
+    progress: Progress | None = None,
+    *,
+    lock_name: str = "",
+    keep: int = KEEP,
+    again: bool = False,
+) -> Path:
+    """The entry that a wish, a hash, led to when `find` was last asked.
+
+    `find` begins to fill a new folder and says what comes of the wish, such as versions of
+    packages; `make` does the rest, unless there is an entry of just that. `find` is asked when
+    no entry is known, or `again`. What they raise is passed on, and all stays as it was.
+    """
+    link = paths.cache_dir() / f"{kind}-{wish}{CURRENT}"
+    found = None if again else _followed(link)
+    if found:
+        return found
+    with lock(lock_name or kind, progress):
+        found = None if again else _followed(link)
+        return found or _resolve(link, kind, find, make, keep)
+
+
+def _followed(link: Path) -> Path | None:
+    """The entry that a link leads to, marked as just used, or None."""
+    if not link.is_dir():
+        return None
+    path = link.with_name(os.readlink(link))
+    os.utime(path)
+    return path
+
+
+def _resolve(link: Path, kind: str, find: Callable[[Path], str], make: Callable[[Path], None],
+             keep: int) -> Path:
+    """Have the entry found or made, and the link lead to it; the caller holds the kind's lock."""
+    with _folder(link.name) as temporary:
+        digest = Hasher().text("wish", link.name).text("found", find(temporary)).short()
+        final = lookup(kind, digest)
+        if not final:
+            final = link.with_name(f"{kind}-{digest}")
+            make(temporary)
+            temporary.rename(final)
+        fresh = temporary.with_name(f"new-{link.name}")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(final.name)
+        fresh.replace(link)
+    prune(kind, keep)
+    return final
+
+
 def _make_entry(kind: str, digest: str, make: Callable[[Path], None], keep: int) -> Path:
     """Fill a temporary folder and rename it; the caller holds the kind's lock."""
     final = paths.cache_dir() / f"{kind}-{digest}"
-    temporary = paths.cache_dir() / "tmp" / final.name
+    with _folder(final.name) as temporary:
+        make(temporary)
+        temporary.rename(final)
+    prune(kind, keep)
+    return final
+
+
+@contextmanager
+def _folder(name: str) -> Iterator[Path]:
+    """A new folder under tmp/, which is gone afterwards unless it was renamed."""
+    temporary = paths.cache_dir() / "tmp" / name
     remove(temporary)  # left by a killed build: we hold the lock, nobody else is at it
     temporary.mkdir(parents=True)
     try:
-        make(temporary)
-        temporary.rename(final)
+        yield temporary
     except OSError as error:
-        raise LabError(f"{final.name} could not be made: {error}") from error
+        raise LabError(f"{name} could not be made: {error}") from error
     finally:
         remove(temporary)
-    prune(kind, keep)
-    return final
 
 
 def prune(kind: str, keep: int = KEEP, age: float = KEEP_S) -> list[Path]:
@@ -159,6 +225,9 @@ def prune(kind: str, keep: int = KEEP, age: float = KEEP_S) -> list[Path]:
         remove(doomed)
         path.rename(doomed)  # out of sight at once: never a half-removed entry
         remove(doomed)
+    for link in paths.cache_dir().glob(f"{kind}-{'?' * HASH_DIGITS}{CURRENT}"):
+        if not link.exists():  # its entry is gone
+            link.unlink(missing_ok=True)
     return gone
 
 

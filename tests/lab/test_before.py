@@ -79,7 +79,7 @@ def test_what_makes_a_shell_complete(call: Call) -> None:
 
 
 def test_quiet(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepare(*arguments: object) -> images.Images:
+    def prepare(*arguments: object, update: bool) -> images.Images:
         with progress.shown() as seen, seen.stage("kernel"):
             seen.say("made")
         return images.PLACEHOLDERS
@@ -88,6 +88,17 @@ def test_quiet(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     status, out, err = call("build", "--quiet")
     assert (status, err) == (0, "") and out.startswith("Ready: ")
     assert "kernel: started" in call("build")[2]
+
+
+def test_update(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[bool]()
+
+    def prepare(*arguments: object, update: bool) -> images.Images:
+        asked.append(update)
+        return images.PLACEHOLDERS
+
+    monkeypatch.setattr(images, "prepare", prepare)
+    assert call("build")[0] == call("build", "--update")[0] == 0 and asked == [False, True]
 
 
 # --dry-run

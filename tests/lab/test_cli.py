@@ -76,7 +76,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
     module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lab.run.runner", module)
     monkeypatch.setattr("lab.run.runner", module, raising=False)
-    monkeypatch.setattr(images, "prepare", lambda *_: fake.files)
+    monkeypatch.setattr(images, "prepare", lambda *_, **__: fake.files)
     monkeypatch.chdir(tmp_path)
     return fake
 

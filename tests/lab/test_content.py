@@ -154,6 +154,51 @@ def test_prune_keeps_recent_and_last_used(cache: Path) -> None:
     assert left == ["thing-000000000000", "thing-999999999999"], "a new entry prunes old ones"
 
 
+def test_a_wish_has_an_entry_for_each_thing_that_comes_of_it(cache: Path) -> None:
+    there, made = ["1.0"], list[str]()
+
+    def find(out: Path) -> str:
+        (out / "version").write_text(there[0])
+        return there[0]
+
+    def make(out: Path) -> None:
+        made.append((out / "version").read_text())
+
+    def entry(again: bool = False) -> Path:
+        return content.resolved("thing", "0" * 12, find, make, again=again)
+
+    first = entry()
+    there[0] = "2.0"
+    assert entry() == first, "nobody is asked while there is an entry"
+    second = entry(again=True)
+    assert second != first and entry() == second and (first / "version").read_text() == "1.0"
+    there[0] = "1.0"
+    assert entry(again=True) == entry() == first and made == ["1.0", "2.0"], "none is made twice"
+    assert content.resolved("thing", "1" * 12, find) not in {first, second}
+    content.remove(first)
+    assert entry() == first and made[-1] == "1.0", "a link without its entry is none"
+    assert not list((cache / "tmp").iterdir())
+
+
+def test_what_cannot_be_found_leaves_all_as_it_was(cache: Path) -> None:
+    def unreachable(out: Path) -> str:
+        raise LabError("no network")
+
+    first = content.resolved("thing", "0" * 12, lambda out: "1.0")
+    with pytest.raises(LabError, match="no network"):
+        content.resolved("thing", "0" * 12, unreachable, again=True)
+    assert content.resolved("thing", "0" * 12, unreachable) == first
+    assert not list((cache / "tmp").iterdir())
+
+
+def test_prune_takes_the_links_of_what_is_gone(cache: Path) -> None:
+    for number, found in enumerate(("old", "new")):
+        path = content.resolved("thing", f"{number:012d}", lambda out, found=found: found)  # type: ignore[misc]
+        os.utime(path, (number, number))
+    content.prune("thing", keep=1, age=0)
+    assert [link.name for link in cache.glob("thing-*.current")] == ["thing-000000000001.current"]
+
+
 def test_link_tree_shares_files_and_keeps_links(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "a").mkdir(parents=True)

@@ -39,6 +39,7 @@ class Source:
         self._bin = folder / "bin"
         self._tree = folder / "qemu-10.0.13"
         self.fetched = 0
+        self.dsc = DSC
         for made in (self._bin, self._tree, folder / "series", folder / "overlay"):
             made.mkdir()
         (folder / "overlay/pvsync.mak").write_text("CONFIG_Q35=y\n")
@@ -62,7 +63,7 @@ class Source:
         self.fetched += 1
         name = folder / "qemu_10.0.13+ds.orig.tar.xz"
         subprocess.run(["tar", "-C", self._tree.parent, "-cJf", name, self._tree.name], check=True)
-        (folder / "qemu.dsc").write_text(DSC)
+        (folder / "qemu.dsc").write_text(self.dsc)
         return folder / "qemu.dsc"
 
 
@@ -94,6 +95,24 @@ def test_another_series_is_another_emulator(source: Source, tmp_path: Path) -> N
     (tmp_path / "overlay/pvsync.mak").write_text("CONFIG_Q35=n\n")
     assert emulator.prepare().program != first.program
     assert source.fetched == 2
+
+
+def test_another_version_of_the_source_is_another_emulator(source: Source) -> None:
+    first = emulator.prepare()
+    source.dsc = DSC.replace("deb13u1", "deb13u2")
+    assert emulator.prepare() == first and source.fetched == 1, "the mirror is not asked"
+    second = emulator.prepare(update=True)
+    assert second.program != first.program and first.program.exists()
+    assert emulator.prepare() == second and source.fetched == 2
+    source.ninja("exit 1")
+    assert emulator.prepare(update=True) == second, "what has not changed is not built"
+
+
+def test_another_compiler_makes_another_emulator(source: Source,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    first = emulator.prepare()
+    monkeypatch.setattr(emulator, "compiler_version", lambda: "gcc 99")
+    assert emulator.prepare().program != first.program
 
 
 def test_failed_build_tells_the_line_and_leaves_nothing(source: Source) -> None:

@@ -68,6 +68,10 @@ class FakeDebian:
         script.write_text(FAKE.format(log=self.log, failure=failure, root=self._root))
         script.chmod(0o755)
 
+    def has(self, status: str) -> None:
+        """What dpkg says in the userlands made from now on."""
+        (self._root / "var/lib/dpkg/status").write_text(status)
+
     def calls(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
 
@@ -179,6 +183,26 @@ def test_changed_parts_make_a_new_image_of_the_same_userland(
     assert len(fake.calls()) == 1
     userland.guest_image(image, ["redis-server"])
     assert len(fake.calls()) == 2
+
+
+def test_other_versions_are_another_userland_and_image(
+    fake: FakeDebian, image: kernel.KernelImage, target: Path
+) -> None:
+    first, root = userland.guest_image(image), userland.emulator_root()
+    fake.has(STATUS.replace("Version: 30-1", "Version: 30-2"))
+    assert userland.guest_image(image) == first, "the mirror is not asked"
+    assert len(fake.calls()) == 2
+    fake.fail("W: Failed to fetch http://x  Could not resolve x")
+    with pytest.raises(LabError, match="cannot be reached"):
+        userland.prepare(update=True)
+    assert userland.guest_image(image) == first, "what there was is there without a network"
+    fake.fail("")
+    userland.prepare(update=True)
+    second = userland.guest_image(image)
+    assert second != first and userland.emulator_root() != root and first.exists()
+    fake.has(STATUS)
+    userland.prepare(update=True)
+    assert userland.guest_image(image) == first and userland.emulator_root() == root
 
 
 def test_image_leaves_the_userland_alone(
