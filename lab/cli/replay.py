@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`./pvsync replay`: a run in virtual time once more, to look into it."""
 
+import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lab.cli.options import DIRECTORY, kernel_options, remembered_packages
 from lab.core.errors import UsageError
 from lab.core.progress import shown
+
+if TYPE_CHECKING:
+    from lab.build.images import Images
+    from lab.run.replay import Part
 
 GDB = 1234
 """The port unless told, as QEMU's own."""
@@ -36,7 +42,7 @@ class Optional(click.Command):
               " since its start; before its first instruction unless told.")
 @click.option("--trace", metavar="[=EVENTS]",
               help="Note trace events of the emulator during RUN; each VMRUN and #VMEXIT unless"
-              " told.")
+              " told, and then draw what vCPUs did over time.")
 @click.option("--out", type=DIRECTORY, help="Where it writes; DIR/replays/RUN-N by default.")
 @kernel_options
 def replay(
@@ -70,7 +76,24 @@ def replay(
         outcome = player.run(directory, what, files, folder, progress,
                              debug=None if gdb is None else Debugger(gdb, at_s),
                              events=trace or "")
-    for line in (*outcome.lines(), *qemu_trace.table(folder), f"Written to {folder}."):
+    for line in (*outcome.lines(), *qemu_trace.table(folder)):
         click.echo(line)
+    if trace:
+        _draw(folder, what, files)
+    click.echo(f"Written to {folder}.")
     if not outcome.same:
         sys.exit(1)
+
+
+def _draw(folder: Path, what: "Part", files: "Images") -> None:
+    """Have what vCPUs did over time as pages and pictures, if the trace has it."""
+    from lab.report import traced
+
+    replayed = ("replay", shlex.join(("./pvsync", *sys.argv[1:])))
+    line = traced.load(folder, what.runs[-1].id, (*what.facts, replayed), what.symbols(files))
+    if line is None:
+        click.echo("The trace has no VMRUN and no #VMEXIT, so that there is no timeline.")
+        return
+    begin, end = (at / 1e9 for at in (line.window.begin, line.window.end))
+    click.echo(f"Most time is lost from {begin:.6f} to {end:.6f} s:"
+               f" {', '.join(file.name for file in traced.make(folder, line))}")

@@ -8,20 +8,26 @@ by the emulator to a file of this machine, so the guest can see nothing of it.
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.core.errors import LabError, UsageError
 from lab.machine.machine import Machine
+
+if TYPE_CHECKING:
+    from qemu.qmp.legacy import QEMUMonitorProtocol
 
 FILE = "trace.log"
 """In the folder of a replay."""
 EVENTS = "svm_*"
 """Each VMRUN and #VMEXIT, with the CPU's own virtual time."""
-ENTRY = re.compile(r"svm_vmrun cpu (?P<cpu>\d+) ns (?P<ns>\d+) vmcb (?P<vmcb>\w+) .*")
-EXIT = re.compile(r"svm_vmexit cpu (?P<cpu>\d+) ns (?P<ns>\d+) vmcb (?P<vmcb>\w+)"
-                  r" code (?P<code>\w+) .*")
+COMMON = r"cpu (?P<cpu>\d{1,5}) ns (?P<ns>\d{1,18}) vmcb (?P<vmcb>0x[0-9a-f]{1,16})"
+WORD = r"0x[0-9a-f]{1,16}"
+ENTRY = re.compile(rf"svm_vmrun {COMMON} asid \d{{1,10}} rip (?P<rip>{WORD})$", re.ASCII)
+EXIT = re.compile(rf"svm_vmexit {COMMON} code (?P<code>{WORD}) info {WORD} rip (?P<rip>{WORD})$",
+                  re.ASCII)
 NAMES = {0x60: "interrupt", 0x61: "NMI", 0x64: "interrupt window", 0x72: "CPUID", 0x75: "IRET",
          0x77: "PAUSE", 0x78: "HLT", 0x79: "INVLPG", 0x7b: "port", 0x7c: "MSR", 0x7f: "shutdown",
          0x81: "hypercall", 0x8d: "XSETBV", 0x400: "page"}
@@ -42,27 +48,44 @@ class Vcpu:
     exits: Counter[str] = field(default_factory=Counter)
 
 
+@contextlib.contextmanager
+def monitor(machine: Machine) -> "Iterator[QEMUMonitorProtocol]":
+    """QEMU's monitor of a host that stands still; its errors leave as LabError."""
+    from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
+    one = QEMUMonitorProtocol(str(machine.run / "qmp"))
+    try:
+        one.connect()
+        yield one
+    except (LabError, UsageError):
+        raise
+    except Exception as error:
+        raise LabError(f"QEMU's monitor failed: {error}") from error
+    finally:
+        with contextlib.suppress(Exception):
+            one.close()
+
+
+def human(one: "QEMUMonitorProtocol", line: str) -> str:
+    """What the monitor for humans says to a line."""
+    return str(one.cmd("human-monitor-command", **{"command-line": line}))
+
+
 def begin(machine: Machine, out: Path, events: str) -> None:
     """Have the host's QEMU write these events to a file from now on; the host stands still.
 
     UsageError when QEMU has none that is called so.
     """
-    from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
-    monitor = QEMUMonitorProtocol(str(machine.run / "qmp"))
-    try:
-        monitor.connect()
-        if not monitor.cmd("trace-event-get-state", name=events):
+    with monitor(machine) as one:
+        if not one.cmd("trace-event-get-state", name=events):
             raise UsageError(f"the emulator has no trace event that is called {events}")
-        monitor.cmd("human-monitor-command",
-                    **{"command-line": f"logfile {(out / FILE).absolute()}"})
-        monitor.cmd("trace-event-set-state", name=events, enable=True)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise LabError(f"QEMU does not trace {events}: {error}") from error
-    finally:
-        with contextlib.suppress(Exception):
-            monitor.close()
+        human(one, f"logfile {(out / FILE).absolute()}")
+        one.cmd("trace-event-set-state", name=events, enable=True)
+
+
+def end(machine: Machine, events: str) -> None:
+    """Have it write no more of them."""
+    with monitor(machine) as one:
+        one.cmd("trace-event-set-state", name=events, enable=False)
 
 
 def name(code: int) -> str:
@@ -90,13 +113,16 @@ def vcpus(lines: Iterable[str]) -> dict[str, Vcpu]:
     return found
 
 
+def lines(out: Path) -> Iterator[str]:
+    """Those of the trace of a replay; none where there is no trace."""
+    file = out / FILE
+    if file.exists():
+        with file.open(errors="replace") as found:
+            yield from found
+
+
 def table(out: Path) -> list[str]:
     """A line for each virtual CPU in the trace of a replay; nothing without such events."""
-    file = out / FILE
-    if not file.exists():
-        return []
-    with file.open(errors="replace") as lines:
-        found = vcpus(lines)
     return [f"vmcb {vmcb}: {vcpu.inside_ns / 1e6:.3f} ms inside, on {len(vcpu.cpus)} CPUs; exits: "
             + (", ".join(f"{what} {count}" for what, count in vcpu.exits.most_common()) or "none")
-            for vmcb, vcpu in found.items()]
+            for vmcb, vcpu in vcpus(lines(out)).items()]

@@ -8,20 +8,17 @@ the same files give the same bytes.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 
-from lab.core import paths
 from lab.core.errors import UsageError
 from lab.core.model import Workload
-from lab.report import opening, table
+from lab.report import opening, pages, table
 from lab.report.summary import Summary, as_json, load, summarize
 from lab.run import records
 
 if TYPE_CHECKING:
     from lab.report.drawing import Plot
 
-TEMPLATES = paths.LAB / "templates"
 PAGE = "report.html"
 
 
@@ -75,14 +72,7 @@ def _drawn(summary: Summary) -> "list[Plot]":
 
 def html(summary: Summary, drawn: "list[Plot]") -> str:
     """The report as one self-contained page."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(PAGE).render(
+    return pages.environment().get_template(PAGE).render(
         m=summary.results.manifest,
         valid=summary.valid,
         facts=_facts(summary),

@@ -6,6 +6,7 @@ boot is repeated from its beginning, with the runs that it made until then, and 
 host and lab have said is compared with what they said then.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,7 +18,7 @@ from lab.core.decode import suggest
 from lab.core.errors import UsageError
 from lab.core.model import Experiment, Manifest, RunRecord
 from lab.core.progress import Progress
-from lab.machine import qemu_trace
+from lab.machine import qemu_trace, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger
 from lab.plan.schedule import PlannedRun
@@ -41,6 +42,23 @@ class Part:
     seed: int
     runs: tuple[RunRecord, ...]
     """In order; the last one is what was asked for."""
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """What a page of the run says that it was made with."""
+        m, last = self.manifest, self.runs[-1]
+        return (("run", f"{last.id}, seed {self.seed}"), ("machine model", m.machine),
+                ("guests", f"{last.vms} VM{'s' * (last.vms > 1)} of {m.vcpus} vCPUs on"
+                           f" {m.pcpus} CPUs"),
+                ("commit", m.commit), ("command", shlex.join(m.command)),
+                ("kernel", m.kernel), ("QEMU", m.qemu))
+
+    def symbols(self, files: Images) -> Path:
+        """The System.map of its guests' kernel."""
+        scheme = next(one for one in self.experiment.schemes
+                      if (one.label or one.name) == self.runs[-1].scheme)
+        kernels = {one.variant: one.kernel for one in files.others}
+        return kernels.get(scheme.variant, files.guest_kernel).parent / "System.map"
 
     @property
     def experiment(self) -> Experiment:
@@ -161,10 +179,25 @@ def _play(session: Session, what: Part, now: list[RunRecord], events: str,
     session.open()
     session.boot_all()
     for record in what.runs:
-        if events and record is what.runs[-1]:
+        traced = events and record is what.runs[-1]
+        if traced:
             qemu_trace.begin(session.machine, session.out, events)
         now.append(session.run(planned(record), record.attempt))
+        if traced:
+            qemu_trace.end(session.machine, events)
+            _name(session)
         advance()
+
+
+def _name(session: Session) -> None:
+    """Keep the names of the vCPUs in the trace, as far as they can be had."""
+    found = qemu_trace.vcpus(qemu_trace.lines(session.out))
+    if found:
+        blocks = vmcb.blocks(session.machine, found)
+        count = session.experiment.vcpus
+        shown = {name: vmcb.offsets(session.machine.control, live.folder, count)
+                 for name, live in session.fleet.live.items() if live.folder}
+        vmcb.write(session.out, vmcb.named(blocks, shown, count))
 
 
 def compared(file: Path) -> bool:

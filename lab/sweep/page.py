@@ -4,16 +4,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab.core import files, stats
 from lab.core.errors import UsageError
-from lab.report import drawing
+from lab.report import drawing, pages
 from lab.report.drawing import Plot
-from lab.report.report import TEMPLATES
 from lab.sweep import analysis, search
 from lab.sweep.analysis import Cell, Marginal
 from lab.sweep.model import Sweep
@@ -40,12 +38,9 @@ def make(sweep: Sweep, directory: Path) -> str:
     judged = search.results(directory)
     mixed = _mixed(latest)
     heads, table = _ranking(ranked)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     failed = [row for row in latest if not row.valid]
     reasons = sorted({row.reason for row in failed})
-    page = environment.get_template(FILE).render(
+    page = pages.environment().get_template(FILE).render(
         sweep=sweep, baseline=baseline, facts=_facts(sweep, store, latest), flat=flat,
         heads=heads, ranking=table, shown=min(MOST_SHOWN, len(ranked)), count=len(ranked),
         judged=[(one.setting, _number(one.seen), _number(one.held), len(one.ratios))

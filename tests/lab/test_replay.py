@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,11 +13,12 @@ from lab.build.images import PLACEHOLDERS
 from lab.core.errors import UsageError
 from lab.core.model import Manifest, RunRecord
 from lab.core.progress import Silent
-from lab.machine import pace, qemu_trace
+from lab.machine import pace, qemu_trace, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger, HostSpec, host_command
 from lab.plan import machine_model
 from lab.plan.schedule import PlannedRun
+from lab.report import traced
 from lab.run import replay
 from tests.lab.synthetic import Synthetic
 
@@ -92,7 +94,7 @@ class FakeSession:
 
 
 def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-           said: Callable[[PlannedRun], RunRecord]) -> replay.Outcome:
+           said: Callable[[PlannedRun], RunRecord], events: str = "") -> replay.Outcome:
     where = directory(tmp_path / "dir")
     for run in (RUNS[0], RUNS[2], RUNS[4]):
         (where / "raw" / run.id).mkdir()
@@ -102,7 +104,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(FakeSession, "said", staticmethod(said), raising=False)
     monkeypatch.setattr(replay, "Session", FakeSession)
     part = replay.part(where, RUNS[4].id)
-    return replay.run(where, part, PLACEHOLDERS, tmp_path / "out", Silent())
+    return replay.run(where, part, PLACEHOLDERS, tmp_path / "out", Silent(), events=events)
 
 
 def again(planned: PlannedRun) -> RunRecord:
@@ -178,6 +180,38 @@ def test_trace_is_counted_by_vcpu(tmp_path: Path) -> None:
         "vmcb 0x2000: 0.000 ms inside, on 1 CPUs; exits: none"]
     assert [qemu_trace.name(code) for code in (0x4e, 0x10, 0x400, 0x99)] == [
         "exception 14", "control register", "page", "0x99"]
+
+
+def test_what_is_kept_of_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only of the run that was asked for, with the names of its vCPUs; then their timeline."""
+    calls = list[str]()
+
+    def begin(machine: object, out: Path, events: str) -> None:
+        calls.append(events)
+        (out / qemu_trace.FILE).write_text(
+            "svm_vmrun cpu 0 ns 100 vmcb 0x1000 asid 1 rip 0xffff\n"
+            "svm_vmexit cpu 0 ns 90100 vmcb 0x1000 code 0x77 info 0x0 rip 0x2\n"
+            "svm_vmrun cpu 1 ns 190100 vmcb 0x1000 asid 1 rip 0xffff\n")
+
+    live = SimpleNamespace(folder="/debug/kvm/7-8")
+    monkeypatch.setattr(FakeSession, "fleet", SimpleNamespace(live={"pvqspinlock-0": live}),
+                        raising=False)
+    monkeypatch.setattr(FakeSession, "machine", SimpleNamespace(control=None), raising=False)
+    monkeypatch.setattr(FakeSession, "experiment", SimpleNamespace(vcpus=1), raising=False)
+    monkeypatch.setattr(qemu_trace, "begin", begin)
+    monkeypatch.setattr(qemu_trace, "end", lambda machine, events: calls.append("end"))
+    monkeypatch.setattr(vmcb, "blocks", lambda machine, found: [
+        vmcb.Block(one, -5, vmcb.KERNEL) for one in found])
+    monkeypatch.setattr(vmcb, "offsets", lambda control, folder, count: [-5] * count)
+    outcome = played(tmp_path, monkeypatch, again, events="svm_*")
+    assert outcome.same and calls == ["svm_*", "end"]
+    part = outcome.part
+    assert part.symbols(PLACEHOLDERS) == PLACEHOLDERS.guest_kernel.parent / "System.map"
+    line = traced.load(tmp_path / "out", part.runs[-1].id, part.facts, None)
+    assert line is not None and line.names == vmcb.Names(
+        (vmcb.Vcpu("0x1000", "pvqspinlock-0", 0),), vmcb.CERTAIN)
+    assert dict(line.facts)["guests"] == "1 VM of 2 vCPUs on 2 CPUs"
+    assert (line.window.lost_ns, line.full.ns) == (100_000, 190_000)
 
 
 def test_an_old_manifest_is_of_the_usual_kernel() -> None:
