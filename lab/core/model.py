@@ -36,7 +36,7 @@ class Scheme:
     """Boot arguments of the guests' kernel."""
     host: dict[str, str] = field(default_factory=dict)
     """Host parameters, name to value, written before a run; "vm.name" is the
-    VM's own, for the guests of this scheme alone."""
+    VM's own, for the guests of this scheme alone, and "vcpu.name" is of its vCPUs' threads."""
     cpu: tuple[str, ...] = ()
     """Changes to the guests' CPU, as QEMU's -cpu takes them."""
     neighbour: tuple[str, ...] | None = None

@@ -23,6 +23,10 @@ GUEST = paths.KERNEL / "overlay/kernel/pvsync"
 OWN = paths.KERNEL / "overlay/arch/x86/kvm/pvsync/control.c"
 PREFIX = "pvsync."
 OWN_PREFIX = "vm."
+VCPU_PREFIX = "vcpu."
+"""Of what the threads of guests' vCPUs are asked to have."""
+VCPU: dict[str, Values] = {"slice_us": (("", 100, 100_000),)}
+"""As far as EEVDF takes a slice, lab/target/slices.py."""
 GLOBAL = "global"
 """Value of a VM's own parameter that follows the host's."""
 U32 = 2**32 - 1
@@ -191,6 +195,8 @@ def wrong_parameter(name: str, text: str) -> str:
     """What is wrong with a parameter of the host, or nothing; "module.name" is another's."""
     if name.startswith(OWN_PREFIX):
         return _wrong("parameter of a VM's own", name.removeprefix(OWN_PREFIX), text, own())
+    if name.startswith(VCPU_PREFIX):
+        return _wrong("parameter of vCPUs", name.removeprefix(VCPU_PREFIX), text, VCPU)
     if "." in name.removeprefix(PREFIX):
         return ""
     return _wrong("host parameter", name.removeprefix(PREFIX), text, host())

@@ -28,7 +28,7 @@ from typing import Any
 import pvpanic
 import virtio_port
 from disturb import Disturber
-from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put
+from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put, told_in_time
 
 VERSION = 1
 LOOK_S = 0.001
@@ -202,11 +202,12 @@ class Daemon:
 
     async def op_pin(self, name: str, timeout: float = 20) -> dict[str, Any]:
         """Tie vCPU i of a guest to CPU i of this machine, counted round; `cpus` by vCPU."""
-        try:
-            async with asyncio.timeout(timeout):
-                return {"cpus": await self.guest(name).pin()}
-        except TimeoutError:
-            raise Failure(f"QEMU of guest {name} did not tell its threads") from None
+        return {"cpus": await told_in_time(name, self.guest(name).pin(), timeout)}
+
+    async def op_slice(self, name: str, us: int | None = None,
+                       timeout: float = 20) -> dict[str, Any]:
+        """`slices` of a guest's vCPUs, us; asked for before, unless None, see slices.py."""
+        return {"slices": await told_in_time(name, self.guest(name).slices(us), timeout)}
 
     async def op_tune(self, name: str, parameter: str, value: str) -> dict[str, Any]:
         """Set a guest's own host parameter, in the debugfs folder of its virtual machine."""

@@ -12,8 +12,11 @@ import json
 import os
 import signal
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
+
+import slices
 
 CGROUPS = Path("/sys/fs/cgroup")
 VMS = Path("/sys/kernel/debug/kvm")
@@ -42,6 +45,15 @@ def put(file: Path, text: str) -> None:
     """Write to a kernel's file at once: a buffer would write what was refused again."""
     with file.open("wb", buffering=0) as raw:
         raw.write(text.encode())
+
+
+async def told_in_time(name: str, answer: Awaitable[Any], seconds: float) -> Any:
+    """What QEMU of a guest tells of its threads."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await answer
+    except TimeoutError:
+        raise Failure(f"QEMU of guest {name} did not tell its threads") from None
 
 
 def die_with_parent() -> None:
@@ -126,16 +138,28 @@ class Guest:
         self.send("ping", "restored")
         await self.pong.wait()
 
+    async def threads(self) -> dict[int, int]:
+        """That of each vCPU."""
+        return {vcpu["cpu-index"]: vcpu["thread-id"]
+                for vcpu in await self.qmp("query-cpus-fast")}
+
     async def pin(self) -> dict[int, int]:
         """Tie vCPU i to CPU i of this machine, counted round, for good; vCPU to CPU."""
         self.pinned = True
         cpus = sorted(os.sched_getaffinity(0))
-        threads = {vcpu["cpu-index"]: vcpu["thread-id"]
-                   for vcpu in await self.qmp("query-cpus-fast")}
+        threads = await self.threads()
         tied = {vcpu: cpus[vcpu % len(cpus)] for vcpu in threads}
         for vcpu, thread in threads.items():
             os.sched_setaffinity(thread, {tied[vcpu]})
         return tied
+
+    async def slices(self, us: int | None) -> list[int]:
+        """Of its vCPUs in EEVDF, us, in order; asked for before, unless None."""
+        threads = [thread for _, thread in sorted((await self.threads()).items())]
+        for thread in threads:
+            if us is not None:
+                slices.ask(thread, us)
+        return [slices.get(thread) for thread in threads]
 
     async def _migrate(self, command: str, uri: str) -> None:
         """Save to, or restore from, and wait until that is done."""
