@@ -213,6 +213,23 @@ def within(found: Iterable[Interval], window: Window) -> list[Interval]:
             for one in found if one.begin < window.end and one.end > window.begin]
 
 
+def spread(found: Iterable[Interval]) -> float | None:
+    """Mean number of the host's CPUs that these vCPUs, those of a VM, are on, or were last.
+
+    1 says that all of them share a CPU. Only the time counts in which the CPU of each is known;
+    None without any.
+    """
+    order = sorted(found, key=lambda one: one.begin)
+    every, at = {one.vmcb for one in order}, dict[str, int]()
+    known, sum_ns, since = 0, 0, 0
+    for one in order:
+        if len(at) == len(every):
+            known += one.begin - since
+            sum_ns += (one.begin - since) * len({*at.values()})
+        at[one.vmcb], since = one.cpu, one.begin
+    return sum_ns / known if known else None
+
+
 class Symbols:
     """The functions of a guest's kernel, from its System.map."""
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from lab.machine import qemu_trace
 from lab.machine.vmcb import Names, Vcpu
-from lab.observe.vcpu_trace import ABOUT, ON_CPU, Interval, Kind, Symbols, Window, within
+from lab.observe.vcpu_trace import ABOUT, ON_CPU, Interval, Kind, Symbols, Window, spread, within
 from lab.report import pages
 from lab.report.grids import Grid
 
@@ -163,6 +163,7 @@ def grids(line: Timeline) -> Iterator[Grid]:
                   f" {line.window.ns / 1e6:g} ms, per cent of the time of the VM's vCPUs")
     yield _shares(line, line.found, line.full, f"The same in the whole trace,"
                   f" {line.full.ns / 1e6:,.1f} ms")
+    yield _spreads(line)
     for kind in PLACED:
         yield _places(line, kind)
 
@@ -185,6 +186,19 @@ def _shares(line: Timeline, found: Iterable[Interval], window: Window, caption: 
     return Grid(caption, "VM", [*map(str, Kind), UNKNOWN],
                 [(vm, [f"{part:.1f}" for part in parts.values()])
                  for vm, parts in shares(line, found, window).items()])
+
+
+def _spreads(line: Timeline) -> Grid:
+    """Whether a VM's vCPUs are on CPUs of their own."""
+    def cells(vm: str) -> list[str]:
+        means = [spread(one for one in found if line.vcpus[one.vmcb].vm == vm)
+                 for found in (line.shown, line.found)]
+        return [f"{sum(one.vm == vm for one in line.names.vcpus)}",
+                *("-" if mean is None else f"{mean:.2f}" for mean in means)]
+    return Grid("CPUs of the host that a VM's vCPUs were on, or had been on last, in the mean:"
+                " 1 says that all of them shared one", "VM",
+                ["vCPUs", f"in these {line.window.ns / 1e6:g} ms", "in the whole trace"],
+                [(vm, cells(vm)) for vm in line.vms])
 
 
 def _places(line: Timeline, kind: Kind) -> Grid:

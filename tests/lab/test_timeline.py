@@ -77,6 +77,13 @@ def test_shares_are_of_all_time(line: Timeline) -> None:
     assert sum(map(float, waits.rows[0][1])) == pytest.approx(total, abs=0.002)
 
 
+def test_on_how_many_cpus_vms_are(line: Timeline) -> None:
+    (grid,) = (one for one in timeline.grids(line) if one.caption.startswith("CPUs of the host"))
+    assert [vm for vm, _ in grid.rows] == line.vms
+    for _, (vcpus, shown, full) in grid.rows:
+        assert vcpus == "2" and 1 <= float(shown) <= 2 and 1 < float(full) < 2
+
+
 def test_the_page_is_whole(folder: Path, line: Timeline) -> None:
     text = (folder / timeline.PAGE).read_text()
     assert not re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=", text)

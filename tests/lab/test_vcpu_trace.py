@@ -210,3 +210,16 @@ def test_a_vcpu_does_one_thing_at_a_time() -> None:
     for vcpu in {one.vmcb for one in found}:
         own = [one for one in found if one.vmcb == vcpu]
         assert all(one.end == after.begin for one, after in pairwise(own))
+
+
+@pytest.mark.parametrize(("moves", "mean"), [
+    ([(A, 0, 0), (B, 0, 100), (A, 0, 400)], 1.0),
+    ([(A, 0, 0), (B, 1, 100), (A, 0, 400)], 2.0),
+    ([(A, 0, 0), (B, 0, 100), (B, 1, 200), (A, 1, 500), (B, 1, 600)], 1.6),
+    ([(A, 0, 0), (A, 1, 100)], 1.0),
+    ([(A, 0, 5)], None),
+    ([], None)])
+def test_on_how_many_cpus_a_vm_is(moves: list[tuple[str, int, int]], mean: float | None) -> None:
+    """From when the CPU of each of its vCPUs is known, to when the last interval begins."""
+    found = [Interval(vcpu, Kind.RUNS, begin, begin + 1, cpu) for vcpu, cpu, begin in moves]
+    assert vcpu_trace.spread(reversed(found)) == pytest.approx(mean)
