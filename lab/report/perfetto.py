@@ -2,15 +2,16 @@
 """A timeline in Chrome's trace event format, which ui.perfetto.dev and about:tracing open.
 
 A process is a VM and its threads are vCPUs; one more is the host, with a thread for each CPU.
-Times are microseconds from the beginning of the window.
+Times are microseconds from the beginning of the window. With them are notes: time by cause, what
+the kinds mean, and how it was made.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from lab.observe.vcpu_trace import ON_CPU, Interval, Kind
-from lab.report.timeline import Timeline, label, left
+from lab.observe.vcpu_trace import ABOUT, ON_CPU, Interval, Kind
+from lab.report.timeline import Timeline, label, left, shares
 
 FILE = "timeline.perfetto.json"
 COLOURS = {Kind.RUNS: "good", Kind.SPINS: "heap_dump_stack_frame", Kind.KVM: "black",
@@ -24,7 +25,17 @@ HOST = 1
 def as_json(line: Timeline) -> str:
     """The file."""
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": list(_events(line)),
-                       "otherData": dict(line.facts)}) + "\n"
+                       "otherData": _notes(line)}) + "\n"
+
+
+def _notes(line: Timeline) -> dict[str, str]:
+    """What is with the trace: how it was made, per cent of time by cause, what kinds mean."""
+    spent = shares(line, line.shown, line.window)
+    return {**dict(line.facts), "names": line.names.how,
+            **{f"{vm}, per cent of its vCPUs' time": ", ".join(
+                f"{kind} {part:.1f}" for kind, part in parts.items())
+               for vm, parts in spent.items()},
+            **{str(kind): ABOUT[kind] for kind in Kind}}
 
 
 def _events(line: Timeline) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from bokeh.embed import components
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models.annotations.legends import Legend
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 from markupsafe import Markup
@@ -123,13 +124,12 @@ def _drawn(span: Range1d, title: str, rows: Mapping[int, str],
     one.yaxis.ticker = list(rows)
     one.yaxis.major_label_overrides = dict(rows.items())
     one.ygrid.visible = False
+    legend = Legend(click_policy="hide", orientation="horizontal", margin=2)
+    one.add_layout(legend, "above")
     for name, colour, bars in parts:
-        one.hbar("row", left="begin", right="end", height=0.8, source=_source(line, bars),
-                 color=colour, line_width=0, legend_label=name, name=name)
-    one.legend.click_policy = "hide"
-    one.legend.orientation = "horizontal"
-    one.legend.margin = 2
-    one.add_layout(one.legend[0], "above")
+        if bars:
+            one.hbar("row", left="begin", right="end", height=0.8, source=_source(line, bars),
+                     color=colour, line_width=0, legend_label=name, name=name)
     one.add_tools(HoverTool(tooltips=[
         ("vCPU", "@vcpu"), ("does", "@kind"), ("for", "@us{0,0.000} us"),
         ("from", "@begin{0.000000} ms"), ("CPU of the host", "@cpu"), ("left by", "@left"),

@@ -31,10 +31,10 @@ def picture(line: Timeline) -> str:
     """The SVG: of the window of LENGTH_NS in which most is lost."""
     window = vcpu_trace.worst(line.found, LENGTH_NS)
     bars = defaultdict[Kind, list[Path]](list)
+    shown = vcpu_trace.within(line.found, window)
     for place, vcpu in enumerate(line.names.vcpus):
         row = place + line.vms.index(vcpu.vm)
-        own = [one for one in vcpu_trace.within(line.found, window) if one.vmcb == vcpu.vmcb]
-        for begin, end, kind in strips(own, window):
+        for begin, end, kind in strips((one for one in shown if one.vmcb == vcpu.vmcb), window):
             bars[kind].append(Path([(begin, row - HALF), (begin, row + HALF), (end, row + HALF),
                                     (end, row - HALF)]))
 

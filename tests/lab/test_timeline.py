@@ -22,7 +22,7 @@ from lab.machine.vmcb import Names, Vcpu
 from lab.observe.vcpu_trace import ON_CPU, Interval, Kind, Window
 from lab.report import perfetto, timeline, timeline_picture, traced
 from lab.report.timeline import Timeline
-from tests.lab.test_vcpu_trace import SPIN, random_trace
+from tests.lab.test_vcpu_trace import SPIN, entry, leave, random_trace
 
 EVENTS = 4000
 NAMES = Names(tuple(Vcpu(f"{0xa000 + number * 0x1000:#x}", f"ticket-{number // 2}", number % 2)
@@ -55,12 +55,23 @@ def test_a_trace_of_other_things(tmp_path: Path) -> None:
 
 def test_a_trace_alone(folder: Path, tmp_path: Path, line: Timeline) -> None:
     """Without names and symbols there still are all bars."""
+    assert line.vms == ["ticket-0", "ticket-1"]
     (tmp_path / qemu_trace.FILE).write_text((folder / qemu_trace.FILE).read_text())
     made = traced.load(tmp_path, "", (), tmp_path / "none")
     assert made is not None and made.vms == ["unknown VM"] and made.found == line.found
     assert made.where(SPIN) == f"{SPIN:#x}" and "not known" in timeline.html(made)
     with pytest.raises(UsageError, match="cannot be written"):
         traced.make(tmp_path / "none", made)
+
+
+def test_a_vcpu_that_only_sleeps(tmp_path: Path) -> None:
+    """There is nothing on a CPU, and no time lost."""
+    (tmp_path / qemu_trace.FILE).write_text(leave("0xa000", 0, 100, 0x78)
+                                            + entry("0xa000", 0, 90_100))
+    made = traced.load(tmp_path, "", (), None)
+    assert made is not None and (made.window.ns, made.window.lost_ns) == (90_000, 0)
+    traced.make(tmp_path, made)
+    assert timeline.shares(made, made.shown, made.window)["unknown VM"]["sleeps"] == 100
 
 
 def test_shares_are_of_all_time(line: Timeline) -> None:
@@ -101,7 +112,9 @@ def test_perfetto(folder: Path, line: Timeline) -> None:
     assert {(one["pid"], one["tid"]) for one in slices} == set(names)
     assert sorted(set(names.values())) == ["CPU 0", "CPU 1", "vCPU 0", "vCPU 1"]
     of_vcpus = [one for one in slices if one["pid"] != perfetto.HOST]
-    assert len(of_vcpus) == len(line.shown) and made["otherData"] == {"commit": "0123"}
+    assert len(of_vcpus) == len(line.shown) and made["otherData"]["commit"] == "0123"
+    assert made["otherData"]["ticket-1, per cent of its vCPUs' time"].startswith("runs ")
+    assert {*map(str, Kind)} < {*made["otherData"]}
     for thread in names:
         own = [one for one in slices if (one["pid"], one["tid"]) == thread]
         for one, after in pairwise(own):
