@@ -39,6 +39,7 @@ EXAMPLES_PER_S = 5
 """For each of the properties of the lab's parsers, all together: about so many take a second."""
 BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
 """Such a test uses one CPU; what it prints is shown when all are done."""
+FUZZ = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("tests/lab/test_fuzz*.py"))
 ISOLATION = "tests/vmx/test_isolation.py"
 """Its kernel is one more to build."""
 KERNEL = (sys.executable, "-m", "pytest", "-vv", "--durations=25", "tests/kernel", "-m")
@@ -117,7 +118,7 @@ def soak_stages(seconds: int) -> list[Stage]:
     """The long checks; each takes about so many seconds, machines not counted."""
     duration = f"DURATION={seconds}"
     kernel = (sys.executable, "-m", "pytest", "-vv", "tests/kernel", "--soak", str(seconds))
-    lab = (sys.executable, "-m", "pytest", "tests/lab/test_fuzz.py", "--examples",
+    lab = (sys.executable, "-m", "pytest", *FUZZ, "--examples",
            str(seconds * EXAMPLES_PER_S))
     return [
         Stage("lab", lab, "pytest", 20 * seconds + 3600),

@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What hypothesis needs to make up damaged files."""
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 NUMBERS = [b"NaN", b"-Infinity", b"1e999", b"-1", b"0", b"9" * 30, b"9" * 5000, b"1_0", b"true",
            b"null", b'""', b"[]", b"{}", b"[" * 9999, b'"\\ud800"']
 """What stands where a number was."""
+COUNT = st.integers(0, 10**20 - 1)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """One folder for all examples of a property: pytest's own would be made anew for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @st.composite

@@ -27,7 +27,7 @@ from lab.report.summary import load, summarize
 from lab.report.table import notes
 from lab.run import disturb, records, runner
 from lab.run.runner import Options, _manifest
-from tests.lab.test_session import experiment, go, spec
+from tests.lab.sessions import experiment, go, spec
 
 __all__ = ["spec"]
 

@@ -34,7 +34,7 @@ from lab.machine.machine import HostSpec, Machine
 from lab.run import records, runner
 from lab.run.fleet import Fleet
 from lab.run.runner import Options
-from tests.lab.test_session import experiment, go, spec
+from tests.lab.sessions import experiment, go, spec
 
 __all__ = ["spec"]
 PVSYNC = Path(__file__).parent / "fake" / "pvsync.py"

@@ -14,7 +14,7 @@ from lab.machine.control import Refused
 from lab.machine.machine import HostSpec
 from lab.plan import config, known
 from lab.run import records
-from tests.lab.test_session import experiment, fail, go, spec
+from tests.lab.sessions import experiment, fail, go, spec
 
 __all__ = ["spec"]
 TARGET = paths.LAB / "target"
