@@ -8,8 +8,9 @@ and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ class Published:
         return Summary(Results(Path(), self.manifest, (), (), self.warnings), self.cells,
                        self.comparisons, self.smallest_n, self.alikeness, self.valid,
                        self.verdicts)
+
+
+Reader = Callable[[str], Published]
+"""Has the data of a name."""
 
 
 def trimmed(summary: Summary) -> Published:
@@ -128,6 +133,11 @@ def read(name: str, folder: Path = FOLDER) -> Published:
         raise UsageError(f"{file}: {error}.") from None
 
 
+def reader(folder: Path = FOLDER) -> Reader:
+    """`read`, which reads each file once."""
+    return cache(lambda name: read(name, folder))
+
+
 def names(folder: Path = FOLDER) -> list[str]:
     """Of all data that there are."""
     return sorted(file.stem for file in (folder / "data").glob("*.json"))
@@ -155,28 +165,40 @@ def picture(name: str, published: Published) -> str:
     return LICENSE + pictures.overview(name, published.summary()).svg
 
 
-def pages(folder: Path = FOLDER) -> Iterator[tuple[Path, str, str]]:
+def pages(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[Path, str, str]]:
     """Each page with blocks: its text, and what it has to be by the data."""
-    for page in sorted(folder.glob("*.md")):
-        text = page.read_text()
+    data = data or reader(folder)
+    texts = _texts(folder)
+    where = {found["name"]: page.name for page, text in reversed(texts.items())
+             for found in BLOCK.finditer(text)}
+
+    def body(found: re.Match[str]) -> str:
+        name = found["name"]
+        made = block(name, data(name)) if name else _overview(folder, data, where)
+        return found["head"] + made + found["end"]
+
+    for page, text in texts.items():
         if BLOCK.search(text):
-            yield page, text, BLOCK.sub(
-                lambda found: found["head"] + _body(found["name"], folder) + found["end"], text)
+            yield page, text, BLOCK.sub(body, text)
 
 
-def _body(name: str | None, folder: Path) -> str:
-    return overview(folder) if name is None else block(name, read(name, folder))
+def _texts(folder: Path) -> dict[Path, str]:
+    """All pages, by name."""
+    return {page: page.read_text() for page in sorted(folder.glob("*.md"))}
 
 
-def overview(folder: Path = FOLDER) -> str:
-    """The verdicts of all data: a row for each scheme, bold where it differs."""
-    kept = [(name, read(name, folder)) for name in names(folder)]
+def _overview(folder: Path, data: Reader, where: Mapping[str, str]) -> str:
+    """The verdicts of all data: a row for each scheme, bold where it differs.
+
+    `where` has the page of each.
+    """
+    kept = [(name, data(name)) for name in names(folder)]
     counts = sorted({vms for _, one in kept for vms in one.manifest.vms})
     heads = ["figures", "scheme", "against", *grids.columns(tuple(counts))]
     rows = [heads, ["---"] * len(heads)]
     for name, one in kept:
-        m, where = one.manifest, _page(name, folder)
-        about = f"[{name}]({where}), {m.vcpus} vCPUs on {m.pcpus}" if where else name
+        m, page = one.manifest, where.get(name)
+        about = f"[{name}]({page}), {m.vcpus} vCPUs on {m.pcpus}" if page else name
         for scheme in dict.fromkeys(verdict.scheme for verdict in one.verdicts):
             own = {verdict.vms: opening.short(verdict) for verdict in one.verdicts
                    if verdict.scheme == scheme}
@@ -185,12 +207,6 @@ def overview(folder: Path = FOLDER) -> str:
                          *(own.get(vms, "-") for vms in counts)])
             about = ""
     return "\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n\n"
-
-
-def _page(name: str, folder: Path) -> str:
-    """The page that has the block of these data; "" without any."""
-    return next((page.name for page in sorted(folder.glob("*.md"))
-                 for found in BLOCK.finditer(page.read_text()) if found["name"] == name), "")
 
 
 def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
@@ -208,8 +224,8 @@ def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
     (folder / "data").mkdir(parents=True, exist_ok=True)
     file = folder / "data" / f"{name}.json"
     records.replace(file, as_json(trimmed(summary)))
-    if not any(found["name"] == name for page in folder.glob("*.md")
-               for found in BLOCK.finditer(page.read_text())):
+    if not any(found["name"] == name for text in _texts(folder).values()
+               for found in BLOCK.finditer(text)):
         m = summary.results.manifest
         page = folder / f"{name}.md"
         begun = page.exists()
@@ -220,8 +236,9 @@ def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
 
 def render(folder: Path = FOLDER) -> list[Path]:
     """Make pictures and blocks of all data again; those that have changed."""
-    made = {folder / f"{name}.svg": picture(name, read(name, folder)) for name in names(folder)}
-    made |= {page: wanted for page, _, wanted in pages(folder)}
+    data = reader(folder)
+    made = {folder / f"{name}.svg": picture(name, data(name)) for name in names(folder)}
+    made |= {page: wanted for page, _, wanted in pages(folder, data)}
     changed = [file for file, text in made.items()
                if not file.exists() or file.read_text() != text]
     for file in changed:

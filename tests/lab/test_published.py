@@ -98,6 +98,22 @@ def test_verdicts_of_all_data(folder: Path, tmp_path: Path) -> None:
     assert len(rows) == 6
 
 
+def test_each_file_of_data_is_read_once(folder: Path, tmp_path: Path,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        published.publish(Synthetic(reps=1, boots=1).write(tmp_path / name), name, folder)
+    (folder / "README.md").write_text("# All\n<!-- verdicts -->\n<!-- end -->\n")
+    seen, read = list[str](), published.read
+
+    def counted(name: str, where: Path) -> published.Published:
+        seen.append(name)
+        return read(name, where)
+
+    monkeypatch.setattr(published, "read", counted)
+    assert [file.name for file in published.render(folder)] == ["README.md"]
+    assert sorted(seen) == ["one", "two"]
+
+
 def test_publish_again_replaces_and_leaves_what_is_by_hand(folder: Path, tmp_path: Path) -> None:
     page = folder / "some.md"
     page.write_text("# Some\nBefore.\n\n<!-- data: one -->\nold\n<!-- end -->\n\nAfter.\n")
