@@ -3,22 +3,22 @@
 
 A run's worth is its time over that of the first scheme's run with the same workload, VMs, CPUs,
 machine model and seed (a rate's the other way round): below 1 is better. Settings are compared by
-geometric means over all of their runs. Intervals are of a bootstrap over seeds, which are what
-differs by chance; of one seed there is none.
+geometric means over all of their runs. Intervals are the report's (`stats.interval`), over seeds,
+which are what differs by chance; of fewer than three there is none.
 """
 
-import random
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from lab.core import stats
 from lab.sweep.model import Sweep
 from lab.sweep.search import Pair, ratios, worth
 from lab.sweep.store import Row
 
-DRAWS = 1000
-CONFIDENCE = 0.95
 NEAR = 0.03
 """A setting so close to the best is as good as it, for how flat the optimum is."""
 
@@ -100,16 +100,18 @@ def ranking(rows: Sequence[Row], baseline: str) -> list[Ranked]:
 
 
 def interval(pairs: Mapping[Pair, float]) -> tuple[float, float] | None:
-    """Where the worth lies, by drawing seeds with replacement; None of one seed."""
-    seeds = sorted({pair[-1] for pair in pairs})
-    if len(seeds) < 2:
+    """Where the worth lies, by drawing seeds; None of fewer than `stats.FEWEST`."""
+    logs: dict[int, list[float]] = defaultdict(list)
+    for pair, value in pairs.items():
+        logs[pair[-1]].append(math.log(value))
+    if len(logs) < stats.FEWEST:
         return None
-    of = {seed: [value for pair, value in pairs.items() if pair[-1] == seed] for seed in seeds}
-    draw = random.Random(0)
-    means = sorted(worth(value for seed in draw.choices(seeds, k=len(seeds)) for value in of[seed])
-                   for _ in range(DRAWS))
-    cut = round((1 - CONFIDENCE) / 2 * DRAWS)
-    return means[cut], means[-1 - cut]
+    sums = np.array([math.fsum(own) for own in logs.values()])
+    counts = np.array([len(own) for own in logs.values()])
+    picks = stats.draws(len(logs))
+    drawn = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
+    found = stats.interval(math.log(worth(pairs.values())), drawn, len(logs))
+    return found and (math.exp(found[0]), math.exp(found[1]))
 
 
 def marginals(rows: Sequence[Row], baseline: str) -> list[Marginal]:
@@ -134,7 +136,7 @@ def flatness(ranked: Sequence[Ranked]) -> list[str]:
             f" {best.setting}; the worst is {varied[-1].worth / best.worth:.2f} times as slow."]
     if best.interval:
         touch = [one for one in varied[1:] if one.interval and one.interval[0] <= best.interval[1]]
-        said.append(f"The {CONFIDENCE:.0%} intervals of {len(touch)} others touch that of the"
+        said.append(f"The {stats.CONFIDENCE:.0%} intervals of {len(touch)} others touch that of the"
                     " best.")
     for place, name in enumerate(best.names):
         values: dict[str, list[float]] = defaultdict(list)

@@ -97,7 +97,7 @@ def _facts(sweep: Sweep, store: Store, rows: Sequence[Row]) -> list[tuple[str, s
 
 def _ranking(ranked: Sequence[analysis.Ranked]) -> tuple[list[str], list[list[str]]]:
     loads = sorted({load for one in ranked for load in one.by_workload})
-    heads = ["setting", "worth", f"{analysis.CONFIDENCE:.0%} interval", "runs", "missing", *loads]
+    heads = ["setting", "worth", f"{stats.CONFIDENCE:.0%} interval", "runs", "missing", *loads]
     return heads, [[
         one.setting, _number(one.worth), "" if one.interval is None else
         f"{one.interval[0]:.3f} to {one.interval[1]:.3f}", str(one.runs), str(one.missing),

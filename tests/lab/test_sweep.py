@@ -2,6 +2,7 @@
 """Sweeps without a cluster: from the file to units, rows in the store, and what rows say."""
 
 import errno
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -282,10 +283,15 @@ def test_the_interval_is_as_wide_as_seeds_differ() -> None:
     def pairs(*values: float) -> dict[search.Pair, float]:
         return {("w", 1, 1, 1, "zen4", seed): value for seed, value in enumerate(values)}
 
-    assert analysis.interval(pairs(1.0)) is None
+    assert analysis.interval(pairs(1.0, 2.0)) is None
     assert analysis.interval(pairs(0.9, 0.9, 0.9)) == pytest.approx((0.9, 0.9))
     low, high = analysis.interval(pairs(0.5, 1.0, 2.0)) or (0, 0)
-    assert low == pytest.approx(0.5) and high == pytest.approx(2.0)
+    assert low * high == pytest.approx(1), "around the geometric mean"
+    students = 4.303 * math.log(2) / 3 ** 0.5
+    assert math.log(high) == pytest.approx(students, rel=0.05)
+    twice = {(name, *pair[1:]): value for pair, value in pairs(0.5, 1.0, 2.0).items()
+             for name in ("w", "v")}
+    assert analysis.interval(twice) == pytest.approx((low, high)), "workloads are no more seeds"
 
 
 def test_the_page(tmp_path: Path) -> None:
