@@ -12,8 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.build import base, debian, make, mmdebstrap, series, userland
+from lab.build import base, debian, mmdebstrap, series, userland
 from lab.build.kernel import compiler_version
+from lab.build.logged import Log
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import Progress, Silent, Stage
@@ -147,25 +148,14 @@ def _compile(tree: Path, version: str, stage: Stage) -> None:
     """Configure and build in tree/build; LabError has the log's telling lines."""
     build = tree / "build"
     build.mkdir()
+    log = Log(paths.cache_dir() / "emulator.log", "the emulator")
+
+    def see(line: str) -> None:
+        if match := STEP.match(line):
+            stage.total(int(match[2]))
+            stage.advance()
+            stage.text(Path(match[3]).name)
+
     configure = ("../configure", f"--python={sys.executable}", f"--with-pkgversion={version}")
-    _follow((*configure, *CONFIGURE), build, stage)
-    _follow(("ninja", PROGRAM), build, stage)
-
-
-def _follow(command: tuple[str, ...], folder: Path, stage: Stage) -> None:
-    """Run one long command; its output goes to a log beside the cache's entries."""
-    log = paths.cache_dir() / "emulator.log"
-    lines: list[str] = []
-    with tools.follow(command, cwd=folder) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if match := STEP.match(line):
-                stage.total(int(match[2]))
-                stage.advance()
-                stage.text(Path(match[3]).name)
-        status = process.wait()
-    log.write_text("".join(f"{line}\n" for line in lines))
-    if status:
-        said = "".join(f"\n  {line}" for line in make.fault_lines("\n".join(lines)))
-        raise LabError(f"the emulator: {command[0]} failed (status {status}), see {log}:{said}")
+    for command in ((*configure, *CONFIGURE), ("ninja", PROGRAM)):
+        log.run(command, command[0], see, cwd=build)

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs the kernel's make: a log, progress, and nothing left behind when it stops."""
+"""Runs the kernel's make: its steps as progress, and nothing left behind when it stops."""
 
 import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from lab.build.logged import Log
 from lab.core import content, tools
-from lab.core.errors import LabError
-from lab.core.progress import Progress, Silent, Stage
+from lab.core.progress import Progress, Silent
 
 FIXED = (
     "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
@@ -20,13 +19,6 @@ FIXED = (
 )
 """So that the same input gives the same kernel, whoever builds it and when."""
 STEP = re.compile(r"  [A-Z][A-Z0-9_+]*(?: \[M\])? +(\S+)")
-FAULT = re.compile(
-    r"error:|ERROR|FAILED|fatal:|No space left|undefined reference|multiple definition"
-    r"|not found|cannot "
-)
-GAVE_UP = re.compile(r"\*\*\*|Error \d+|[Kk]illed")
-SHOWN = 5
-"""Lines of the log that an error repeats."""
 BUILDING = ".pvsync-building"
 
 
@@ -46,25 +38,16 @@ def guarded(objects: Path) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def fault_lines(log: str) -> list[str]:
-    """The lines of make's output that say why it failed, the last few."""
-    lines = [line.strip() for line in log.splitlines()]
-    found = [line for line in lines if FAULT.search(line)]
-    found = found or [line for line in lines if GAVE_UP.search(line)]
-    return (found or [line for line in lines if line])[-SHOWN:]
-
-
 class Make:
     """make on one source tree and one build folder; all output goes to one log."""
 
     def __init__(self, tree: Path, objects: Path, log: Path, localversion: str, name: str):
-        self._name, self._log, self._objects = name, log, objects
+        self._name, self._log, self._objects = name, Log(log, name), objects
         self._command = [
             *("make", f"--directory={tree}"),
             *(f"O={objects}", "ARCH=x86", f"LOCALVERSION={localversion}"),
             f"--jobs={len(os.sched_getaffinity(0))}",
         ]
-        log.write_text("")
 
     def targets(
         self,
@@ -79,34 +62,18 @@ class Make:
         ends the wait, also Ctrl-C, ends make and all its children first.
         """
         settings = [f"{name}={value}" for name, value in (variables or {}).items()]
-        with (progress or Silent()).stage(self._name, total) as stage, self._log.open("a") as log:
-            log.write(f"$ make {' '.join((*settings, *targets))}\n")
-            log.flush()
-            start = self._log.stat().st_size
-            command = [*self._command, *settings, *targets]
-            with tools.follow(command, env=_environment()) as process:
-                steps = self._follow(process, log.write, stage)
-                status = process.wait()
-        if status:
-            lines = fault_lines(self._log.read_bytes()[start:].decode(errors="replace"))
-            said = "".join(f"\n  {line}" for line in lines)
-            raise LabError(
-                f"{self._name}: make {targets[0]} failed (status {status}), see {self._log}:{said}"
-            )
-        return steps
-
-    def _follow(
-        self, process: "subprocess.Popen[str]", write: Callable[[str], int], stage: Stage
-    ) -> int:
-        """Copy make's output to the log and count its steps."""
-        assert process.stdout is not None
         steps = 0
-        for line in process.stdout:
-            write(line)
-            if match := STEP.match(line):
-                steps += 1
-                stage.advance()
-                stage.text(match[1].removeprefix(f"{self._objects}/"))
+        with (progress or Silent()).stage(self._name, total) as stage:
+
+            def see(line: str) -> None:
+                nonlocal steps
+                if match := STEP.match(line):
+                    steps += 1
+                    stage.advance()
+                    stage.text(match[1].removeprefix(f"{self._objects}/"))
+
+            self._log.run([*self._command, *settings, *targets], f"make {targets[0]}", see,
+                          env=_environment())
         return steps
 
 

@@ -9,10 +9,10 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
 
 from lab.build import base
 from lab.build.kernel import compiler_version
+from lab.build.logged import Log
 from lab.core import content, paths, tools
 from lab.core.errors import LabError
 from lab.core.progress import Progress, Silent, Stage
@@ -52,8 +52,8 @@ def image(programs: tuple[str, ...] = (), tree: Path | None = None,
     def make(out: Path) -> None:
         work = out / "work"
         (work / "programs").mkdir(parents=True)
-        with (progress.stage("KVM selftests") as stage,
-              (paths.cache_dir() / LOG).open("w") as log):
+        log = Log(paths.cache_dir() / LOG, "the KVM selftests")
+        with progress.stage("KVM selftests") as stage:
             _make(source.tree, {"O": str(work / "headers"), "ARCH": "x86"}, ("headers",), log,
                   stage)
             wanted = tuple(f"{work}/programs/{name}" for name in programs) or ("all",)
@@ -75,21 +75,15 @@ def _variables(work: Path) -> dict[str, str]:
     }
 
 
-def _make(folder: Path, variables: Mapping[str, str], targets: tuple[str, ...],
-          log: TextIO, stage: Stage) -> None:
+def _make(folder: Path, variables: Mapping[str, str], targets: tuple[str, ...], log: Log,
+          stage: Stage) -> None:
     """Run make, its output added to the log; LabError with the log's path."""
     command = ["make", f"--directory={folder}", f"--jobs={len(os.sched_getaffinity(0))}",
                *(f"{name}={value}" for name, value in variables.items()), *targets]
     # Flags of an outer make are not for this one.
     environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    with tools.follow(command, env=environment) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            stage.text(line.split()[-1] if line.split() else "")
-        status = process.wait()
-    if status:
-        raise LabError(f"the KVM selftests do not build (status {status}), see {log.name}")
+    log.run(command, f"make {Path(targets[0]).name}",
+            lambda line: stage.text(line.split()[-1] if line.split() else ""), env=environment)
 
 
 def names(programs: Path) -> list[str]:

@@ -88,6 +88,8 @@ def test_patches_are_in_what_is_built(source: Source) -> None:
     emulator.prepare()
     log = (paths.cache_dir() / "emulator.log").read_text()
     assert "cured" in log and "sick" not in log
+    assert [line.split()[1] for line in log.splitlines() if line.startswith("$ ")] == [
+        "../configure", "ninja"]
 
 
 def test_another_series_is_another_emulator(source: Source, tmp_path: Path) -> None:

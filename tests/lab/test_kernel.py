@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.build import base, kernel, make, series
+from lab.build import base, kernel, logged, series
+from lab.core import tools
 from lab.core.errors import LabError, UsageError
 from lab.plan import kconfig
 from tests.lab import fake_linux as fake
@@ -167,23 +170,23 @@ def test_setting_that_does_not_hold_is_one_clear_error(tree: Path, tmp_path: Pat
 def test_interrupt_leaves_no_result_and_goes_on_where_it_was(
     tree: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*args: object) -> int:
-        raise KeyboardInterrupt
+    follow, calls = tools.follow, list[object]()
 
-    follow = make.Make._follow
-    calls = []
+    @contextmanager
+    def second_time(command: list[str], **where: Any) -> Iterator[Any]:
+        with follow(command, **where) as process:
+            calls.append(command)
+            if len(calls) > 1:
+                raise KeyboardInterrupt
+            yield process
 
-    def second_time(self: make.Make, *args: object) -> int:
-        calls.append(args)
-        return follow(self, *args) if len(calls) == 1 else interrupted()  # type: ignore[arg-type]
-
-    monkeypatch.setattr(make.Make, "_follow", second_time)
+    monkeypatch.setattr(tools, "follow", second_time)
     with pytest.raises(KeyboardInterrupt):
         kernel.build(tree=tree)
     cache = Path(os.environ["PVSYNC_CACHE"])
     assert not list(cache.glob("kernel-*[0-9a-f]"))
     assert not list((cache / "tmp").iterdir())
-    monkeypatch.setattr(make.Make, "_follow", follow)
+    monkeypatch.setattr(tools, "follow", follow)
     assert "hook();" in kernel.build(tree=tree).bzimage.read_text()
 
 
@@ -293,7 +296,7 @@ def test_fault_lines_prefer_the_cause() -> None:
         "  CC      a.o\na.c:3:1: error: expected ';'\n  CC      b.o\n"
         "make[2]: *** [Makefile:1: a.o] Error 1\nmake: *** [Makefile:2: all] Error 2\n"
     )
-    assert make.fault_lines(log) == ["a.c:3:1: error: expected ';'"]
+    assert logged.fault_lines(log) == ["a.c:3:1: error: expected ';'"]
     full = "  LD      x\nld: final link failed: No space left on device\nmake: *** [x] Error 1\n"
-    assert make.fault_lines(full) == ["ld: final link failed: No space left on device"]
-    assert make.fault_lines("make: *** [x] Killed\n") == ["make: *** [x] Killed"]
+    assert logged.fault_lines(full) == ["ld: final link failed: No space left on device"]
+    assert logged.fault_lines("make: *** [x] Killed\n") == ["make: *** [x] Killed"]

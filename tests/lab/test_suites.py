@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.build import selftests
+from lab.build.logged import Log
 from lab.core import content
 from lab.core.errors import LabError
 from lab.machine.control import Refused
@@ -126,7 +127,8 @@ def test_programs_of_a_build(tmp_path: Path) -> None:
 
 def test_a_build_that_fails_says_where(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("all:\n\t@echo broken $(NAME); exit 3\n")
-    with (tmp_path / "log").open("w") as log, pytest.raises(LabError, match="log"):
+    log = Log(tmp_path / "log", "the suite")
+    with pytest.raises(LabError, match=r"^the suite: make all failed \(status 2\), see .*log:\n"):
         selftests._make(tmp_path, {"NAME": "x"}, ("all",), log, _Text())
     assert "broken x" in (tmp_path / "log").read_text()
 
