@@ -16,7 +16,7 @@ from lab.core.errors import LabError
 from lab.core.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
 from lab.machine.control import Answer, HostLost, Refused
 from lab.machine.machine import HostSpec, Machine
-from lab.observe import observed, stalls, windows
+from lab.observe import marks, observed, stalls, windows
 from lab.plan import in_force
 from lab.plan.schedule import MIN_OVERLAP, PlannedRun, overlap
 from lab.run import disturb, parameters, records
@@ -43,6 +43,8 @@ class Session:
                            for w in experiment.workloads}
         self._restore_limit = disturb.RESTORE_LIMIT * slowdown
         self._parameters = parameters.Parameters()
+        self._tallies: dict[str, marks.Tally] = {}
+        """What the guests had seen when it was last asked what is in force."""
         self.dropped = 0
         """Guests that failed in runs of this boot."""
 
@@ -100,6 +102,7 @@ class Session:
             self.machine.control.call("switch", run=names)
             if wrong := self._not_in_force(scheme, names):
                 return self.invalid(planned, attempt, wrong)
+            before = self._tallies
             self._snapshot(names, planned.run_id(attempt), "before")
             with stalls.watch(self.spec.backend) as watch:
                 answer = self.machine.control.call(
@@ -111,7 +114,8 @@ class Session:
             if not any(note["error"] for note in answer["guests"].values()):
                 left = [name for name in names if "killed" not in answer["guests"][name]]
                 self._snapshot(left, planned.run_id(attempt), "after")
-                wrong = self._not_in_force(scheme, left)
+                wrong = self._not_in_force(scheme, left) or marks.unseen(
+                    before, self._tallies, self.experiment.vcpus)
             self.machine.control.call("switch", run=[])
         except Refused as refusal:
             for name in names:
@@ -211,17 +215,29 @@ class Session:
             folders = {name: self.fleet.live[name].folder for name in names}
             if wrong := self._parameters.wrong(self.machine.control, scheme, folders):
                 return wrong
-        told = self.fleet.everywhere(names, "in-force", in_force.COMMAND, self.fleet.settle)
+        command = f"{marks.SWITCH}; {marks.READ}; {in_force.COMMAND}"
+        told = {name: base64.b64decode(answer["out"]).decode(errors="replace")
+                for name, answer in self.fleet.everywhere(names, "in-force", command,
+                                                          self.fleet.settle).items()}
+        self._tallies = self._tally(scheme, told)
         for name in names:
             arguments = self.fleet.live[name].spec.args
             asked = in_force.wanted(arguments, self.experiment.vcpus, scheme.expect)
-            text = base64.b64decode(told[name]["out"]).decode(errors="replace")
-            wrong = in_force.reason(name, in_force.mismatches(asked, text, changed)
+            wrong = in_force.reason(name, in_force.mismatches(asked, told[name], changed)
                                     if in_force.tells(scheme.variant or self.experiment.variant)
                                     else in_force.unknown(arguments))
             if wrong:
                 return wrong
         return ""
+
+    def _tally(self, scheme: Scheme, told: dict[str, str]) -> dict[str, marks.Tally]:
+        """What these guests have seen so far of the marks that the scheme's host promises."""
+        if not marks.promised(scheme.host) or "parameters" in self.experiment.disturb:
+            return {}
+        read = marks.host_command({name: self.fleet.live[name].folder for name in told})
+        answer = self.machine.control.call("exec", argv=["sh", "-c", read],
+                                           timeout=self.fleet.settle)
+        return marks.tallies(base64.b64decode(answer["out"]).decode(errors="replace"), told)
 
     def _judge(self, planned: PlannedRun, attempt: int, names: list[str],
                answer: Answer) -> RunRecord:

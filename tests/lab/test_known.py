@@ -15,7 +15,7 @@ from tests.lab.test_cli import Call, call
 
 __all__ = ["call"]
 OVERLAY = paths.KERNEL / "overlay"
-BUSTED = {"busted_shootdown", "busted_await", "assert_shootdown"}
+BUSTED = {"busted_shootdown", "busted_await", "busted_mark", "assert_shootdown"}
 """For tests of the host itself."""
 BUILT = """
 static const struct lock_choice lock_choices[] __initconst = {

@@ -6,7 +6,8 @@ fake=oops does not either and says why, fake=die ends when a round starts,
 fake=splat writes one to the console, fake=hang never ends a run, fake=once:FILE
 fails until FILE exists, fake=mute does not answer when its counters are asked
 for, fake=unsaved cannot be saved, fake=lost is silent after it was restored,
-fake=torn dies then.
+fake=torn dies then. fake_marks=LOOKS:SEEN is what its kernel adds to its counters each time that
+it is asked what is in force.
 
 A restored one runs its command once more from the start.
 """
@@ -75,7 +76,7 @@ def monitored(request: dict[str, Any]) -> dict[str, str] | list[dict[str, int]]:
     return {"status": "completed"}
 
 
-def in_force() -> str:
+def in_force(asked: int) -> str:
     """What the kernel's file says; fake_force=NAME:VALUE,... is what it has instead."""
     words = " ".join(sys.argv).split()
     given = dict(word.removeprefix("pvsync.").split("=", 1) for word in words
@@ -88,6 +89,9 @@ def in_force() -> str:
     for pair in filter(None, option(r"fake_force=(\S+)").split(",")):
         name, _, value = pair.partition(":")
         told[name] = value
+    looks, _, seen = option(r"fake_marks=(\S+)").partition(":")
+    if looks:
+        told |= {"mark_looks": str(asked * int(looks)), "mark_seen": str(asked * int(seen))}
     return "\n".join(f"{name} {value}" for name, value in told.items() if value)
 
 
@@ -97,6 +101,8 @@ class Agent:
         self.mode = mode
         self.command = ""
         self.halt = threading.Event()
+        self.asked = 0
+        """How often, what is in force."""
         self.current = ("", False)
         """Tag of the last round, and whether the command goes on in it."""
 
@@ -127,7 +133,8 @@ class Agent:
             if verb in ("exec", "prepare"):
                 self.command = base64.b64decode(rest[0]).decode()
             if verb == "exec" and tag == "in-force":
-                self.command = f"echo '{in_force()}'"
+                self.asked += 1
+                self.command = f"echo '{in_force(self.asked)}'"
             if verb == "exec" and (self.mode, tag) == ("mute", "after"):
                 continue
             if verb == "exec":

@@ -207,6 +207,11 @@ module_param_named(busted_shootdown, pvsync_tlb_lost, bool, 0644);
 bool pvsync_tlb_unawaited;
 EXPORT_SYMBOL_GPL(pvsync_tlb_unawaited);
 module_param_named(busted_await, pvsync_tlb_unawaited, bool, 0644);
+
+/* Say of each vCPU that is preempted that it is marked, and let no guest see it. */
+bool pvsync_mark_lost;
+EXPORT_SYMBOL_GPL(pvsync_mark_lost);
+module_param_named(busted_mark, pvsync_mark_lost, bool, 0644);
 #endif
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB

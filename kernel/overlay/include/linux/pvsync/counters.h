@@ -26,6 +26,8 @@ PVSYNC_COUNTER(park_slept, "waits for a mutex or an rwsem that gave the CPU to a
 PVSYNC_COUNTER(park_spun, "waits for one that ended while its task still had the CPU")
 PVSYNC_COUNTER(park_wakeups, "sleeping waiters whose way from the wake-up to the CPU was timed")
 PVSYNC_COUNTER(park_wakeup_ns, "time that it took them")
+PVSYNC_COUNTER(mark_looks, "looks whether another CPU is marked as preempted")
+PVSYNC_COUNTER(mark_seen, "of these, looks that found a mark")
 
 /* Of the host. */
 PVSYNC_COUNTER(spin_events, "signs that a vCPU spins for too long")

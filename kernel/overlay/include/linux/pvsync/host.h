@@ -139,6 +139,7 @@ extern bool pvsync_tlb_asserted;
 #ifdef CONFIG_PVSYNC_BUSTED
 extern bool pvsync_tlb_lost;
 extern bool pvsync_tlb_unawaited;
+extern bool pvsync_mark_lost;
 #endif
 
 /* Whether shootdowns are to be lost on purpose, in test builds only. */
@@ -156,6 +157,16 @@ static inline bool pvsync_busted_await(void)
 {
 #ifdef CONFIG_PVSYNC_BUSTED
 	return READ_ONCE(pvsync_tlb_unawaited);
+#else
+	return false;
+#endif
+}
+
+/* Whether marks of preempted vCPUs are to be lost on purpose, likewise. */
+static inline bool pvsync_busted_mark(void)
+{
+#ifdef CONFIG_PVSYNC_BUSTED
+	return READ_ONCE(pvsync_mark_lost);
 #else
 	return false;
 #endif

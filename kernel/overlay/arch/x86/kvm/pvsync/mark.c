@@ -255,6 +255,10 @@ bool pvsync_mark(struct kvm_vcpu *vcpu)
 		vcpu->arch.at_instruction_boundary = true;
 		vcpu->arch.pvsync.marked = true;
 	}
+	if (pvsync_busted_mark()) {
+		vcpu->arch.at_instruction_boundary = false;
+		return true;
+	}
 	return vcpu->arch.at_instruction_boundary;
 }
 
