@@ -33,13 +33,17 @@ def boot(*parameters: str) -> str:
     return said
 
 
-def run(script: str, *parameters: str, cpus: int, limit_s: float) -> str:
-    """What a shell script prints that is the only process of a guest's root."""
+def run(script: str, *parameters: str, cpus: int, limit_s: float, host: bool = False) -> str:
+    """What a shell script prints that is the only process of a guest's root, or of a host's.
+
+    A host has KVM, on a processor with SVM.
+    """
     files = images.prepare("test", None, (), Silent())
-    arguments = [one for one in BOOT_ARGS if not one.startswith(("loglevel=", "init="))]
+    without = ("loglevel=", "init=", *(("initcall_blacklist=",) if host else ()))
+    arguments = [one for one in BOOT_ARGS if not one.startswith(without)]
     words = [*arguments, *tsc.kernel_arguments("tcg"), "loglevel=1", *parameters, init(script)]
     assert len(" ".join(words)) <= LONGEST_LINE
-    said = _run(files, cpus, words, disk(files.guest_image), limit_s)
+    said = _run(files, cpus, words, disk(files.host_image if host else files.guest_image), limit_s)
     assert "script ended" in said, said
     return said
 

@@ -15,6 +15,7 @@ from tests.kernel.hypercalls import (
     call,
     command,
 )
+from tests.kernel.test_locks import TRACE_BEGINS, TRACE_ENDS
 
 OFFERED = {
     call(HELP): 0,
@@ -28,7 +29,9 @@ OFFERED = {
 PROBE = "\n".join(
     (
         "dmesg | grep -a 'pvsync:'",
+        TRACE_BEGINS,
         "for i in 1 2; do hackbench -g 4 -l 50 >/dev/null; done",
+        TRACE_ENDS,
         *map(command, OFFERED),
         "dmesg | grep -a 'hypercall torture'",
         "grep help_calls /sys/kernel/debug/pvsync/counters",
@@ -68,6 +71,9 @@ def test_every_form_of_help(lab: Lab) -> None:
         assert answers(output) == OFFERED, f"{scheme}: {output}"
     for scheme in ("ticket-help", "qspinlock-help", "help-unwoken"):
         assert asked(result.guest_output(scheme)) > 0, f"{scheme} never asked for help"
+    for scheme in STRONG:
+        (waits,) = re.findall(r"^traced (\d+) begun", result.guest_output(scheme), re.MULTILINE)
+        assert int(waits) > 0, f"{scheme} waits without a trace"
     check_host(result)
 
 

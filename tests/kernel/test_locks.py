@@ -9,11 +9,24 @@ from tests.kernel import alone
 from tests.kernel.conftest import HERE, Lab, Result, each, longer
 
 TORTURE = str(HERE / "torture.toml")
-PROBE = """
+TRACING = "/sys/kernel/debug/tracing"
+TRACE_BEGINS = f"echo 0 >{TRACING}/trace; echo 1 >{TRACING}/events/lock/enable"
+TRACE_ENDS = f"""
+echo 0 >{TRACING}/events/lock/enable
+traced=$(grep -c 'contention_begin: .*(flags=SPIN)' {TRACING}/trace)
+ended=$(grep -c 'contention_end: ' {TRACING}/trace)
+overrun=$(cat {TRACING}/per_cpu/*/stats | grep -c '^overrun: [1-9]')
+echo "traced $traced begun, $ended ended, $overrun overrun"
+"""
+"""Guest commands around what waits for locks, the only events of that folder without lockdep."""
+TRACED = re.compile(r"^traced (\d+) begun, (\d+) ended, 0 overrun$", re.MULTILINE)
+PROBE = f"""
 dmesg | grep -a 'pvsync:'
 cd /sys/kernel/debug/pvsync && grep . counters
+{TRACE_BEGINS}
 echo 1 >stall_spins; echo 1 >lock_stat
 hackbench -g 1 -l 50 >/dev/null && echo 0 >lock_stat && grep . counters
+{TRACE_ENDS}
 hackbench -g 1 -l 20 >/dev/null && grep . counters
 for bad in 2 x -1; do echo $bad >lock_stat && echo took $bad; done
 echo 5 >counters && echo took 5
@@ -37,6 +50,8 @@ SAID = {
 }
 TAUS = {"0": "tau 0 ns is 0 spins", "inf": "tau is infinite"}
 """Of pmt in kernels without a host."""
+SHARING = 8
+"""CPUs, at most, of these guests and kernels."""
 SECTIONS = 4
 """How often PROBE shows the counters: at first, counted, not counted, cleared."""
 
@@ -64,6 +79,17 @@ def check_tau(output: str, ns: int | None = None) -> None:
     tau, spins, spin_ps, section_ps = map(int, said)
     assert tau == (max(2000, 50 * section_ps // 1000) if ns is None else ns), said
     assert spins == 1000 * tau // spin_ps, said
+
+
+def traced(output: str) -> int:
+    """Waits for spinlocks that a guest's tracepoints told of. All but those under way have ended.
+
+    The ends are those of mutexes and other locks as well.
+    """
+    (counted,) = TRACED.findall(output)
+    begun, ended = map(int, counted)
+    assert ended >= begun - SHARING, output
+    return begun
 
 
 def check_taus(result: Result) -> None:
@@ -116,6 +142,14 @@ def test_every_lock_says_and_counts(tortured: Result) -> None:
         seen = counters(tortured.guest_output(scheme))[1]
         assert seen["lock_contended"] > 0, f"{scheme}: {seen}"
         assert seen["lock_stalls_holder"] + seen["lock_stalls_waiter"] > 0, f"{scheme}: {seen}"
+
+
+@pytest.mark.parametrize("scheme", ["ticket", "pmt", "pv-ticket", "pv-pmt"])
+def test_every_wait_is_traced(tortured: Result, scheme: str) -> None:
+    """As often as it is counted; also just before that is switched on, and just after."""
+    output = tortured.guest_output(scheme)
+    contended = counters(output)[1]["lock_contended"]
+    assert contended <= traced(output) <= 1.2 * contended + 50, (scheme, contended)
 
 
 def test_broken_lock_is_caught(lab: Lab) -> None:

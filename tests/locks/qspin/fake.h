@@ -31,9 +31,6 @@ extern char qspin_areas[QSPIN_CPUS][1024];
 #define this_cpu_ptr(ptr)	per_cpu_ptr(ptr, smp_processor_id())
 #define __this_cpu_dec(var)	((void)(*this_cpu_ptr(&(var)) -= 1))
 
-#define trace_contention_begin(lock, flags)	((void)(lock))
-#define trace_contention_end(lock, ret)		((void)(lock))
-#define LCB_F_SPIN	1
 #define prefetchw(p)	__builtin_prefetch(p, 1)
 
 #endif /* PVSYNC_TEST_QSPIN_FAKE_H */

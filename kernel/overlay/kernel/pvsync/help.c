@@ -25,6 +25,8 @@
 #include <asm/msr.h>
 #include <asm/qspinlock.h>
 
+#include <trace/events/lock.h>
+
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/help.h>
 #include <linux/pvsync/lock_stat.h>
@@ -173,8 +175,10 @@ void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val)
 
 static __always_inline void test_and_set(struct qspinlock *lock, u32 val)
 {
+	trace_contention_begin(lock, LCB_F_SPIN);
 	while (!queued_spin_trylock(lock))
 		pvsync_relax();
+	trace_contention_end(lock, 0);
 }
 
 /**

@@ -10,6 +10,9 @@
 #include <linux/types.h>
 #include <linux/atomic.h>
 #include <linux/compiler.h>
+
+#include <trace/events/lock.h>
+
 #include <linux/pvsync/help.h>
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
@@ -65,9 +68,12 @@ static __always_inline void pvsync_wait(struct qspinlock *lock, u32 tau)
 	u32 val;
 
 	pvsync_count(PVSYNC_lock_contended);
+	/* Before there is a ticket, which others would wait for. */
+	trace_contention_begin(lock, LCB_F_SPIN);
 	val = pvsync_pmt_join(lock);
 	val = pvsync_pmt_wait_turn(lock, val, tau, &spins);
 	pvsync_pmt_compete(lock, val, &spins);
+	trace_contention_end(lock, 0);
 }
 
 /**

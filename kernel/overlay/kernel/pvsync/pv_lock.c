@@ -136,6 +136,8 @@
 #include <asm/paravirt.h>
 #include <asm/smp.h>
 
+#include <trace/events/lock.h>
+
 #include <linux/pvsync/lock_stat.h>
 #include <linux/pvsync/pmt_lock.h>
 #include <linux/pvsync/shims.h>
@@ -257,6 +259,8 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
 	u32 val, ticket, spins = 0;
 
 	pvsync_count(PVSYNC_lock_contended);
+	/* Before there is a ticket, which others would wait for. */
+	trace_contention_begin(lock, LCB_F_SPIN);
 	val = pvsync_pmt_join(lock);
 	ticket = pvsync_next_ticket(val - PVSYNC_WAITER);
 	if (!ordered)
@@ -268,7 +272,7 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
 		if (pvsync_may_take(val, ticket, ordered)) {
 			if (atomic_try_cmpxchg_acquire(&lock->val, &old,
 						       pvsync_taken_slow(val)))
-				return;
+				break;
 			val = old;
 			continue;
 		}
@@ -281,6 +285,7 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
 		}
 		val = atomic_read(&lock->val);
 	}
+	trace_contention_end(lock, 0);
 }
 
 /**

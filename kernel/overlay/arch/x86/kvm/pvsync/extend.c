@@ -47,6 +47,8 @@
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 
+#include <trace/events/pvsync.h>
+
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/kvm.h>
@@ -199,6 +201,7 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 	loan->granted = true;
 	loan->returned = false;
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
+	trace_pvsync_lent(vcpu, time_left(vcpu, now));
 	pvsync_ecs_tell_loan(vcpu, true);
 	set_timer(vcpu, section_time(vcpu, now));
 }
@@ -228,6 +231,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
 	if (loan->returned)
 		pvsync_count_for(vcpu, PVSYNC_extend_returned, 1);
+	trace_pvsync_loan_ended(vcpu, ns, left, loan->returned);
 }
 
 /**

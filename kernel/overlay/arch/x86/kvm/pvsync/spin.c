@@ -6,6 +6,8 @@
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
 
+#include <trace/events/pvsync.h>
+
 #include <linux/pvsync/shims.h>
 #include <linux/pvsync/strong_yield.h>
 
@@ -243,6 +245,7 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 
 	if (ret <= 0 && chosen)
 		take_note_back(me, target);
+	trace_pvsync_yield(me, target, chosen, ret);
 	return ret;
 }
 
@@ -250,17 +253,22 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
 {
 	struct pvsync_vcpu *his = &by->arch.pvsync;
+	bool picked, ran;
 
 	if (READ_ONCE(his->target) != vcpu)
 		return;
 	if (READ_ONCE(his->cpu) != cpu) {
 		pvsync_count_for(vcpu, PVSYNC_yield_moved, 1);
+		trace_pvsync_yield_outcome(vcpu, by, true, false, false);
 		return;
 	}
-	if (pvsync_cpu_switches(cpu) - READ_ONCE(his->switches) <= 1)
+	picked = pvsync_cpu_switches(cpu) - READ_ONCE(his->switches) <= 1;
+	if (picked)
 		pvsync_count_for(vcpu, PVSYNC_yield_picked, 1);
-	if (READ_ONCE(by->stat.exits) == READ_ONCE(his->exits))
+	ran = READ_ONCE(by->stat.exits) == READ_ONCE(his->exits);
+	if (ran)
 		pvsync_count_for(vcpu, PVSYNC_yield_ran, 1);
+	trace_pvsync_yield_outcome(vcpu, by, false, picked, ran);
 }
 
 /**

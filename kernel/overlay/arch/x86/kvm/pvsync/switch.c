@@ -2,6 +2,8 @@
 /* A vCPU's thread gets a CPU, and loses it. */
 #include <linux/kvm_host.h>
 
+#include <trace/events/pvsync.h>
+
 #include "count.h"
 #include "ecs.h"
 #include "regs.h"
@@ -39,6 +41,7 @@ void __pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 {
 	bool yields = vcpu->arch.pvsync.yielding;
 	enum pvsync_counter where;
+	bool marked;
 
 	if (vcpu->scheduled_out)
 		pvsync_loan_end(vcpu);
@@ -52,8 +55,10 @@ void __pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 		return;
 	where = yields ? PVSYNC_preempt_yielded : pvsync_where(vcpu);
 	pvsync_count_for(vcpu, where, 1);
-	if (!pvsync_mark(vcpu))
+	marked = pvsync_mark(vcpu);
+	if (!marked)
 		pvsync_count_for(vcpu, yields ? PVSYNC_yield_unmarked : PVSYNC_preempt_unmarked, 1);
+	trace_pvsync_preempted(vcpu, where, marked);
 	pvsync_hvs_put(vcpu, where);
 	pvsync_ecs_tell(vcpu, true, true);
 }

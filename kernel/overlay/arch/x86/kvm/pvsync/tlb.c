@@ -129,6 +129,8 @@
 #include <linux/nospec.h>
 #include <linux/sched/clock.h>
 
+#include <trace/events/pvsync.h>
+
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/host.h>
 #include <linux/pvsync/shims.h>
@@ -152,6 +154,7 @@
  * @index: of the vCPU, for each bit in @named, unless it is everybody
  * @asked: sequence number of the request for each of the first bits in @targets;
  *	there are more of these only if it is everybody
+ * @awaited: how many of the named have to be awaited by the guest
  */
 struct shootdown {
 	struct pvsync_tlb_range	range;
@@ -160,6 +163,7 @@ struct shootdown {
 	DECLARE_BITMAP(targets, KVM_MAX_VCPUS);
 	u16			index[PVSYNC_TLB_TARGETS];
 	u64			asked[PVSYNC_TLB_TARGETS];
+	unsigned int		awaited;
 };
 
 /**
@@ -483,7 +487,7 @@ static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
  * The answer: who has to be awaited by the guest. If everybody has been asked, nobody knows whose
  * the names are.
  */
-static long not_past(struct kvm_vcpu *me, const struct shootdown *shot)
+static long not_past(struct kvm_vcpu *me, struct shootdown *shot)
 {
 	unsigned long n, i;
 	u64 answer = 0;
@@ -499,8 +503,9 @@ static long not_past(struct kvm_vcpu *me, const struct shootdown *shot)
 				continue;
 		}
 		answer |= BIT_ULL(i % PVSYNC_TLB_AWAIT_BITS);
-		pvsync_count_for(me, PVSYNC_tlb_awaited, 1);
+		shot->awaited++;
 	}
+	pvsync_count_for(me, PVSYNC_tlb_awaited, shot->awaited);
 	return answer;
 }
 
@@ -555,5 +560,6 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 	note_returned(me->kvm, &shot);
 	answer = pvsync_busted_await() ? 0 : not_past(me, &shot);
 	pvsync_count_for(me, PVSYNC_tlb_ns, pvsync_time_of(start, ran_until_now(), 0));
+	trace_pvsync_shootdown(me, shot.targets, shot.awaited, shot.range.pages);
 	return answer;
 }
