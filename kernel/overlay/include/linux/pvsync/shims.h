@@ -119,8 +119,13 @@ do {							\
 	max(slice__, curr__ && curr__->on_rq ? curr__->slice : 0) + TICK_NSEC;	\
 })
 
-#define pvsync_nr_delayed(rq)		\
-	(READ_ONCE((rq)->cfs.h_nr_queued) - READ_ONCE((rq)->cfs.h_nr_runnable))
+/* Read without the queue's lock, one of the two may have changed meanwhile. */
+#define pvsync_nr_delayed(rq)						\
+({									\
+	unsigned int queued__ = READ_ONCE((rq)->cfs.h_nr_queued);	\
+									\
+	queued__ - min(queued__, READ_ONCE((rq)->cfs.h_nr_runnable));	\
+})
 #define pvsync_nr_counted(servers)	0
 
 #define PVSYNC_KVM_REGS_H		"../regs.h"
