@@ -59,6 +59,9 @@ OBSERVED = ["locks", "tlb", "ecs", "all"]
               help="Interleavings in virtual time, in place of --boots and --reps.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=None,
               help="Hosts at a time in virtual time; as many as there are CPUs unless told.")
+@click.option("--snapshot", is_flag=True,
+              help="Boot host and guests once in virtual time, save them, and have the host of"
+              " each seed go on from there.")
 @click.option("--seed", type=click.IntRange(0, MOST_SEED), default=1, show_default=True,
               help="Of the order of the runs; in virtual time of all that is random.")
 @click.option("--out", type=DIRECTORY, help="Result directory; results/NAME-TIME by default.")
@@ -79,6 +82,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     machine: str,
     seeds: int | None,
     jobs: int | None,
+    snapshot: bool,
     **changes: Any,
 ) -> None:
     """Run EXPERIMENT (a name from the list, or a .toml file) and report."""
@@ -90,14 +94,14 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     if resume and out:
         raise UsageError("Give --out for a new directory or --resume for an old one, not both.")
     if resume:
-        resuming.check(resume, chosen, backend, machine)
+        resuming.check(resume, chosen, backend, machine, snapshot)
     directory = resume or out or _new_directory(chosen.name)
     if not resume:
         _check_new(directory)
     if dry_run:
         check_packages(guest_packages or ())
         base.check_tree(tree)
-        runner.check(chosen, backend)
+        runner.check(chosen, backend, snapshot)
         for line in runner.dry_run(chosen, backend=backend, seed=seed, model=machine,
                                    jobs=jobs or 0):
             click.echo(line)
@@ -111,6 +115,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
         command=("./pvsync", *sys.argv[1:]),
         machine=machine,
         jobs=jobs or 0,
+        snapshot=snapshot,
     )
     try:
         with shown() as progress:

@@ -175,6 +175,9 @@ class RunRecord:
     that is not known."""
     seed: int | None = None
     """Of the interleaving in virtual time; None in real time."""
+    snapshot: int | None = None
+    """Seed of the boot that was saved and that the run's host went on from; None when the host
+    booted itself."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,8 @@ class Manifest:
     """Labels of schemes whose guests' kernel does not tell what it has in force."""
     images: str = ""
     """Names of the host's and the guests' roots, which are hashes of what is in them."""
+    snapshot: bool = False
+    """All hosts go on from one boot that was saved."""
     variant: str = Experiment.variant
     host_variant: str = Experiment.host_variant
     share: tuple[str, ...] = ()

@@ -67,6 +67,11 @@ class Control:
         self._thread.start()
 
     @property
+    def steer(self) -> Steer | None:
+        """What lets the host go on, in virtual time."""
+        return self._steer
+
+    @property
     def steered(self) -> bool:
         """Whether the host stands still except while somebody waits for an answer."""
         return self._steer is not None

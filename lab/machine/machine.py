@@ -53,6 +53,8 @@ POLL = 0.02
 IDLE_STATES = "idle.aml"
 """File of the table of `acpi`, in the machine's own folder."""
 HOSTD = paths.LAB / "target" / "hostd.py"
+STATE = "machine"
+"""File of a host that was saved, in its folder."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,16 @@ class Debugger:
     def icount(self) -> str:
         """The end of the value of QEMU's -icount."""
         return f",stop={round(self.at_s * 1e9)}" if self.at_s else ""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A host in virtual time with its guests, as it stood still after its boot."""
+
+    folder: Path
+    """With the file `STATE`."""
+    seed: int
+    """Of that boot."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,8 @@ class HostSpec:
     """Of the interleaving, and of all that is random in the machine, in virtual time."""
     debug: "Debugger | None" = None
     """Who may stop it, in virtual time."""
+    saved: Saved | None = None
+    """What it goes on from in place of a boot, in virtual time."""
 
     @property
     def guests(self) -> tuple[GuestFiles, ...]:
@@ -135,6 +149,9 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
         *disk(f"guest{one.variant}", one.image), *disk(f"kernel{one.variant}", one.kernel))]
     cpus, kernel = accelerator(spec.backend), (*HOST_ARGS, *spec.args)
     waits, takes, steered = "off", "", list[str]()
+    # After a load QEMU interrupts the guest for each queue that it looks at, before or after the
+    # first round, unless it looks at them in the rounds.
+    quiet = ",ioeventfd=off" if spec.saved else ""
     if spec.model:  # the guest sees when the lab connects: before it starts
         waits, takes = "on", ",x-input-when-stopped=on"
         cpus = virtual(spec.model, spec.seed, spec.debug)
@@ -147,11 +164,12 @@ def host_command(spec: HostSpec, run: Path, logs: Path) -> list[str]:
         "-kernel", str(spec.kernel), "-append", " ".join(kernel),
         "-acpitable", f"file={run}/{IDLE_STATES}", *disk("host", spec.image), *guests,
         "-serial", f"file:{logs}/host-console.log",
-        "-device", "virtio-serial-pci",
+        "-device", f"virtio-serial-pci{quiet}",
         "-chardev", f"socket,id=control,path={run}/control,server=on,wait={waits}",
         "-device", f"virtserialport,chardev=control,name=pvsync.control{takes}", *steered,
         "-qmp", f"unix:{run}/qmp,server=on,wait=off",
-        "-d", "cpu_reset,guest_errors", "-D", f"{logs}/qemu.log", *spec.extra,
+        "-d", "cpu_reset,guest_errors", "-D", f"{logs}/qemu.log",
+        *(("-incoming", "defer") if spec.saved else ()), *spec.extra,
     ]
 
 
@@ -208,7 +226,7 @@ class Machine:
         return host_command(self.spec, self.run, self.logs)
 
     def start(self, timeout: float = 120.0) -> dict[str, Any]:
-        """Boot; returns hostd's first line, raises HostLost."""
+        """Boot, or load what was saved; returns who hostd says it is, raises HostLost."""
         self.logs.mkdir(parents=True, exist_ok=True)
         argv = self.command()
         (self.logs / "qemu-command.txt").write_text(shlex.join(argv) + "\n")
@@ -225,10 +243,20 @@ class Machine:
         steer = self._steer(timeout) if self.spec.model else None
         self._control = Control(stream, self.logs / "host-control.log", self.why_lost,
                                 pace.wall(self.spec), steer)
-        self._control.settle(timeout)
-        hello = self._control.wait(self._control.up, timeout, "boot")
+        if steer and self.spec.saved:
+            steer.load(self.spec.saved.folder / STATE)
+            hello = self._control.call("hello", timeout=timeout)
+        else:
+            self._control.settle(timeout)
+            hello = self._control.wait(self._control.up, timeout, "boot")
         self.seconds = time.monotonic() - began
         return hello
+
+    def save(self, folder: Path) -> None:
+        """Keep the host, which stands still, for a `Saved`; it is to be stopped then."""
+        if self.control.steer is None:
+            raise LabError("only a host in virtual time can be saved")
+        self.control.steer.save(folder / STATE)
 
     def _listen(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX)

@@ -24,11 +24,14 @@ import struct
 import termios
 import time
 from pathlib import Path
+from typing import Any, cast
 
 from lab.core.errors import LabError
 
 POLL_S = 0.001
 """Between two looks whether QEMU has taken what was sent."""
+SAVE_POLL_S = 0.05
+"""Between two looks whether a machine has been saved, or loaded."""
 CONNECT_S = 30.0
 
 
@@ -83,6 +86,30 @@ class Steer:
                 return True
             itself = itself or said == "GUEST_PANICKED"
         return False
+
+    def save(self, file: Path) -> None:
+        """Keep the host, which stands still, in a file; it is to be ended then."""
+        self._migrate("migrate", file)
+
+    def load(self, file: Path) -> None:
+        """Have the host stand still where the one in the file did; QEMU waits for that."""
+        self._migrate("migrate-incoming", file)
+
+    def _migrate(self, command: str, file: Path) -> None:
+        """As `mapped-ram`: memory has its place in the file, and what is zero takes none."""
+        try:
+            self._qmp.cmd("migrate-set-capabilities",
+                          capabilities=[{"capability": "mapped-ram", "state": True}])
+            self._qmp.cmd(command, uri=f"file:{file}")
+            while (state := self._migration()).get("status") != "completed":
+                if state.get("status") == "failed":
+                    raise OSError(state.get("error-desc", "QEMU does not say why"))
+                time.sleep(SAVE_POLL_S)
+        except Exception as error:
+            raise SteerError(f"QEMU's {command} with {file} failed: {error}") from error
+
+    def _migration(self) -> dict[str, Any]:
+        return cast(dict[str, Any], self._qmp.cmd("query-migrate"))
 
     def close(self) -> None:
         """Leave the monitor; the host stays as it is."""

@@ -69,6 +69,7 @@ def _head(summary: Summary) -> str:
 
 def _method(manifest: Manifest, found: Sequence[Verdict]) -> str:
     what = "seeds" if manifest.backend == "vt" and manifest.reps == 1 else "runs"
+    what += " of one boot" if manifest.snapshot else ""
     few, many = min(one.runs for one in found), max(one.runs for one in found)
     number_of = f"{many} {what}" if few == many else f"{few} to {many} {what}"
     if many < stats.FEWEST:

@@ -9,11 +9,12 @@ before the next run that needs it.
 import base64
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from lab.core.model import BootRecord, Experiment, Scheme
 from lab.machine import console
@@ -58,6 +59,17 @@ def guest_memory(experiment: Experiment) -> int:
     """MiB of each guest, with what the kernel of any needs more than others."""
     more = max(kconfig.variant(name).memory for name in experiment.guest_variants())
     return experiment.guest_mem + more
+
+
+def owners(experiment: Experiment) -> list[str]:
+    """Labels of the schemes that have guests of their own, in order."""
+    return list(dict.fromkeys(experiment.owner(s.label or s.name) for s in experiment.schemes))
+
+
+def guest_spec(experiment: Experiment, scheme: Scheme, label: str, index: int) -> GuestSpec:
+    """Number `index` of the guests of the scheme with this label."""
+    return GuestSpec(guest_name(label, index), experiment.vcpus, guest_memory(experiment),
+                     scheme.boot_args(index), scheme.cpu)
 
 
 def guest_files(spec: HostSpec) -> dict[str, tuple[PurePosixPath, PurePosixPath]]:
@@ -124,9 +136,8 @@ class Fleet:
 
     def boot_all(self) -> None:
         """Boot every guest of the experiment, as many at a time as there are CPUs."""
-        owners = dict.fromkeys(map(self.experiment.owner, self._schemes))
         seed = self.spec.seed if self.spec.backend == "vt" else None
-        names = boot_order(owners, max(self.experiment.vms), seed)
+        names = boot_order(owners(self.experiment), max(self.experiment.vms), seed)
         for at in range(0, len(names), self.spec.pcpus):
             batch = names[at:at + self.spec.pcpus]
             self._note(f"booting guests {at + 1}-{at + len(batch)} of {len(names)}")
@@ -142,8 +153,7 @@ class Fleet:
                 continue
             scheme = self._schemes[label]
             limit = self._limit_of(scheme)
-            spec = GuestSpec(name, self.experiment.vcpus, guest_memory(self.experiment),
-                             scheme.boot_args(index), scheme.cpu)
+            spec = guest_spec(self.experiment, scheme, label, index)
             kernel, image = self._files.get(scheme.variant, self._files[""])
             argv = guest_command(self._qemu, spec, kernel, image, self._work)
             group = guest_group(name) if self.groups else ""
@@ -161,6 +171,19 @@ class Fleet:
             live = self.live[name]
             live.seconds, live.folder = float(answer["seconds"]), str(answer["folder"])
         self.machine.control.call("switch", run=[])
+
+    def known(self) -> list[dict[str, Any]]:
+        """What `adopt` needs of the guests that are up, for JSON."""
+        return [{"label": live.scheme, "index": int(name.rpartition("-")[2]),
+                 "seconds": live.seconds, "folder": live.folder}
+                for name, live in self.live.items()]
+
+    def adopt(self, known: Iterable[Mapping[str, Any]]) -> None:
+        """Take over guests that a host has which was loaded."""
+        for one in known:
+            label, index = str(one["label"]), int(one["index"])
+            spec = guest_spec(self.experiment, self._schemes[label], label, index)
+            self.live[spec.name] = Live(spec, label, float(one["seconds"]), str(one["folder"]))
 
     def _limit_of(self, scheme: Scheme) -> float:
         """Seconds for the boot of a guest."""

@@ -22,7 +22,7 @@ from lab.machine import qemu_trace, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger
 from lab.plan.schedule import PlannedRun
-from lab.run import parse, resuming, runner
+from lab.run import parse, resuming, runner, snapshot
 from lab.run.session import Session
 
 FOLDER = "replays"
@@ -42,6 +42,8 @@ class Part:
     seed: int
     runs: tuple[RunRecord, ...]
     """In order; the last one is what was asked for."""
+    snapshot: int | None = None
+    """Seed of the boot that was saved, if its host went on from one."""
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -127,7 +129,8 @@ def part(directory: Path, run_id: str) -> Part:
     if chosen.seed is None:
         raise UsageError(f"{run_id} was not begun, so that it has no seed: {chosen.reason}")
     same = [one for one in records if one.boot == chosen.boot and one.seed is not None]
-    return Part(begun, chosen.boot, chosen.seed, tuple(same[:same.index(chosen) + 1]))
+    return Part(begun, chosen.boot, chosen.seed, tuple(same[:same.index(chosen) + 1]),
+                chosen.snapshot)
 
 
 def planned(record: RunRecord) -> PlannedRun:
@@ -157,8 +160,10 @@ def run(directory: Path, what: Part, files: Images, out: Path, progress: Progres
     spec = runner.host_spec(what.experiment, "vt", files, what.manifest.machine, what.seed)
     began, now = time.monotonic(), list[RunRecord]()
     with progress.stage("replay", total=len(what.runs)) as stage:
-        session = Session(what.experiment, replace(spec, debug=debug), what.boot, out,
-                          lambda record: None, stage.text)
+        spec = replace(spec, debug=debug)
+        if what.snapshot is not None:
+            spec = snapshot.start_from(what.experiment, spec, what.snapshot, stage.text, progress)
+        session = Session(what.experiment, spec, what.boot, out, lambda record: None, stage.text)
         try:
             _play(session, what, now, events, stage.advance)
         except HostLost as lost:

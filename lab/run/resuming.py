@@ -17,7 +17,7 @@ from lab.run import parse
 
 
 def check(directory: Path, experiment: Experiment, backend: str = "auto",
-          machine: str = machine_model.DEFAULT) -> None:
+          machine: str = machine_model.DEFAULT, snapshot: bool = False) -> None:
     """UsageError unless the directory is whole and was begun with this very experiment."""
     begun = parse.manifest(directory)
     parse.runs(directory)
@@ -39,6 +39,7 @@ def check(directory: Path, experiment: Experiment, backend: str = "auto",
         "pin": experiment.pin,
         "guest_mem": experiment.guest_mem,
         "backend": chosen,
+        "snapshot": snapshot,
         "machine": machine if chosen == "vt" else provenance.machine_kind(),
     }
     different = [key for key, value in wanted.items() if getattr(begun, key) != value]

@@ -21,7 +21,7 @@ from lab.machine.control import HostLost, Refused
 from lab.machine.machine import HostSpec
 from lab.plan import schedule
 from lab.plan.schedule import PlannedRun
-from lab.run import records
+from lab.run import records, snapshot
 from lab.run.durations import Durations, kept
 from lab.run.parse import guest_figures
 from lab.run.session import Session
@@ -40,11 +40,13 @@ class Runner:
     """The plan, the records, and the lanes."""
 
     def __init__(self, experiment: Experiment, directory: Path, spec: HostSpec, seed: int,
-                 progress: Progress, jobs: int = 1) -> None:
+                 progress: Progress, jobs: int = 1, snapshot: bool = False) -> None:
         self.experiment = experiment
         self.directory = directory
         self.spec = spec
         self.jobs = jobs
+        self.snapshot = snapshot
+        """Hosts go on from one that was booted once, see `lab.run.snapshot`."""
         self.planned = schedule.plan(experiment, seed)
         self.progress = progress
         known = _usable(experiment, directory)
@@ -165,6 +167,8 @@ class Lane:
         """Of the last one."""
         self.seed: int | None = None
         """Of the last one, in virtual time."""
+        self.snapshot: int | None = None
+        """Seed of the boot that it went on from."""
         self.session: Session | None = None
 
     def run(self, group: list[PlannedRun]) -> None:
@@ -229,7 +233,7 @@ class Lane:
         except HostLost as lost:
             self._close(str(lost))
             record = _unmade(self.experiment, planned, attempt, str(lost))
-            return replace(record, boot=self.number, seed=self.seed)
+            return replace(record, boot=self.number, seed=self.seed, snapshot=self.snapshot)
 
     def _open(self) -> Session:
         """The session, or a new one with all its guests.
@@ -242,8 +246,9 @@ class Lane:
             if self.runner.stopped:
                 raise HostLost("the lab was stopped")
             self.number = self.runner.boot_number(self.boot)
-            spec = replace(self.runner.spec, seed=self._seed())
+            spec = self._spec()
             self.seed = spec.seed if spec.backend == "vt" else None
+            self.snapshot = spec.saved.seed if spec.saved else None
             self.hosts += 1
             self.session = Session(self.experiment, spec, self.number, self.runner.directory,
                                    self.runner.record_boot, self.stage.text)
@@ -251,7 +256,8 @@ class Lane:
             try:
                 self.session.open()
                 self.session.boot_all()
-                self.runner.durations.booted(time.monotonic() - began)
+                if not spec.saved:
+                    self.runner.durations.booted(time.monotonic() - began)
                 self.runner.tell_left(self.stage, up=self.boot)
             except (HostLost, Refused) as lost:
                 if not left:
@@ -259,6 +265,18 @@ class Lane:
                 self._close(str(lost))
         assert self.session is not None
         return self.session
+
+    def _spec(self) -> HostSpec:
+        """The next host; it goes on from the saved one if there is to be one."""
+        spec = replace(self.runner.spec, seed=self._seed())
+        if not self.runner.snapshot:
+            return spec
+        return snapshot.start_from(self.experiment, spec, self.runner.spec.seed * SEEDS,
+                                   self.stage.text, self.runner.progress, self._hold)
+
+    def _hold(self, session: Session | None) -> None:
+        """Have this one aborted when the user stops the lab."""
+        self.session = session
 
     def _seed(self) -> int:
         """Another one for each boot of the plan, and for each host that takes a lost one's place.

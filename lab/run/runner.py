@@ -53,6 +53,8 @@ class Options:
     """The model of the machine, in virtual time."""
     jobs: int = 0
     """Hosts at a time, in virtual time; 0 for as many as this lab has CPUs."""
+    snapshot: bool = False
+    """Hosts go on from one boot that was saved, in virtual time."""
 
 
 def host_memory(experiment: Experiment) -> int:
@@ -89,9 +91,11 @@ def jobs_at_once(experiment: Experiment, backend: Backend, wanted: int) -> int:
     return max(1, min(cpus, room, experiment.boots))
 
 
-def check(experiment: Experiment, backend: str) -> None:
+def check(experiment: Experiment, backend: str, snapshot: bool = False) -> None:
     """UsageError, as of `run`, for what this machine cannot play."""
     chosen = backends.choose(backend)
+    if snapshot and chosen != "vt":
+        raise UsageError("--snapshot is of virtual time: say --backend vt, or leave it out")
     _check_cpus(experiment, chosen)
     _check_memory(experiment, chosen)
 
@@ -149,7 +153,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     KeyboardInterrupt passes through after everything was ended; the directory
     can be resumed then.
     """
-    check(experiment, options.backend)
+    check(experiment, options.backend, options.snapshot)
     chosen = backends.choose(options.backend)
     files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
@@ -163,7 +167,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
             records.write_json(directory / records.MANIFEST, manifest)
         spec = host_spec(experiment, chosen, files, options.machine, options.seed)
         return Runner(experiment, directory, spec, options.seed, progress,
-                      jobs_at_once(experiment, chosen, options.jobs)).run()
+                      jobs_at_once(experiment, chosen, options.jobs), options.snapshot).run()
 
 
 def _check_cpus(experiment: Experiment, backend: Backend) -> None:
@@ -214,4 +218,4 @@ def _manifest(experiment: Experiment, options: Options, backend: Backend,
         disturb=experiment.disturb, disturb_ms=experiment.disturb_ms, pin=experiment.pin,
         guest_mem=experiment.guest_mem, images=files.images,
         variant=experiment.variant, host_variant=experiment.host_variant, share=experiment.share,
-        unproven=in_force.unproven(experiment))
+        unproven=in_force.unproven(experiment), snapshot=options.snapshot)

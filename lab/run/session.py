@@ -8,6 +8,7 @@ the runner's to boot again.
 """
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,9 @@ from lab.plan import in_force
 from lab.plan.schedule import MIN_OVERLAP, PlannedRun, overlap
 from lab.run import disturb, parameters, records
 from lab.run.fleet import Fleet, Note, guest_name
+
+GUESTS = "guests.json"
+"""File of a host that was saved: which guests it has."""
 
 
 class Session:
@@ -62,7 +66,10 @@ class Session:
         trouble = self.machine.trouble()
         if trouble:
             raise HostLost(trouble)
-        self.fleet.bring_kernels()
+        if self.spec.saved:
+            self.fleet.adopt(json.loads((self.spec.saved.folder / GUESTS).read_text()))
+        else:
+            self.fleet.bring_kernels()
 
     def close(self, reason: str = "") -> None:
         """End everything and record how the boot went; `reason` says what was wrong."""
@@ -82,8 +89,14 @@ class Session:
         self.machine.stop(polite=False)
 
     def boot_all(self) -> None:
-        """Boot every guest of the experiment."""
-        self.fleet.boot_all()
+        """Boot every guest of the experiment; a host that was loaded has them."""
+        if not self.spec.saved:
+            self.fleet.boot_all()
+
+    def save(self, folder: Path) -> None:
+        """Keep host and guests for a `Saved`; they are to be aborted then."""
+        records.write_json(folder / GUESTS, self.fleet.known())
+        self.machine.save(folder)
 
     # Runs
 
@@ -286,4 +299,5 @@ class Session:
             scheme=planned.scheme, workload=planned.workload, vms=planned.vms,
             vcpus=self.experiment.vcpus, pcpus=self.experiment.pcpus, valid=not reason,
             reason=reason, guests=guests, overlap=share,
-            seed=self.spec.seed if self.spec.backend == "vt" else None)
+            seed=self.spec.seed if self.spec.backend == "vt" else None,
+            snapshot=self.spec.saved.seed if self.spec.saved else None)

@@ -62,11 +62,21 @@ def test_the_same_seed_gives_the_same_bytes(lab: Lab, first: Result) -> None:
 
 
 def test_another_seed_is_another_interleaving(lab: Lab, first: Result) -> None:
-    other = lab(str(HERE / "virtual.toml"), *VIRTUAL, "--seed", "4")
+    """Also of hosts that go on from one boot that was saved, whose runs can be played again."""
+    other = lab(str(HERE / "virtual.toml"), "--backend", "vt", "--seeds", "2", "--seed", "4",
+                "--snapshot")
     assert other.status == 0
-    values = [[cell["values"] for cell in result.summary["cells"]] for result in (first, other)]
-    assert values[0] != values[1]
+    by_seed = [values for result in (first, other)
+               for values in zip(*(cell["values"] for cell in result.summary["cells"]),
+                                 strict=True)]
+    assert len(by_seed) == len(set(by_seed)) == 3
     assert other.summary["machine"] == "zen4" and other.summary["backend"] == "vt"
+    runs = other.runs()
+    assert len({run["snapshot"] for run in runs}) == 1
+    assert len({run["seed"] for run in runs}) == 2
+    again = subprocess.run([paths.ROOT / "pvsync", "replay", other.directory, runs[-1]["id"]],
+                           capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and "The same bytes" in again.stdout, again
 
 
 def test_the_broken_lock_is_caught(lab: Lab) -> None:

@@ -72,7 +72,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
     module = types.ModuleType("lab.run.runner")
     module.run = fake.run  # type: ignore[attr-defined]
     module.dry_run = lambda experiment, **_: [f"would run {experiment.name}"]  # type: ignore[attr-defined]
-    module.check = lambda experiment, backend: None  # type: ignore[attr-defined]
+    module.check = lambda experiment, backend, snapshot: None  # type: ignore[attr-defined]
     module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lab.run.runner", module)
     monkeypatch.setattr("lab.run.runner", module, raising=False)
@@ -155,6 +155,9 @@ def test_virtual_time(call: Call, runner: FakeRunner) -> None:
     (experiment, _, options), = runner.calls
     assert (experiment.boots, experiment.reps) == (5, 1)
     assert (options.machine, options.jobs, options.backend) == ("nested", 2, "vt")
+    assert not options.snapshot
+    call("run", "demo", "--backend", "vt", "--snapshot")
+    assert runner.calls[1][2].snapshot
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -360,6 +363,12 @@ def test_resume_of_another_experiment(
     directory = begun(tmp_path, config.experiment("demo"))
     with pytest.raises(UsageError, match=f"was begun with other {different}: resume it"):
         resuming.check(directory, config.experiment("demo", change), "tcg")
+
+
+def test_resume_without_the_snapshot(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="was begun with other snapshot: resume it"):
+        resuming.check(begun(tmp_path, config.experiment("demo")), config.experiment("demo"),
+                       "tcg", snapshot=True)
 
 
 def test_resume_of_a_foreign_directory(call: Call, runner: FakeRunner, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 """Playing a run again: which runs come before it, and what is said of a difference."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -117,6 +118,19 @@ def test_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, then, same = outcome.lines()
     assert first.startswith(f"{RUNS[4].id}: boot 0, seed 11, 3 runs, ")
     assert (then, same) == ("The run was valid.", "The same bytes: 4 files, 33 bytes.")
+
+
+def test_a_run_of_a_saved_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host goes on from the same boot."""
+    asked = list[int]()
+
+    def start(experiment: object, spec: HostSpec, seed: int, *_: object) -> HostSpec:
+        asked.append(seed)
+        return spec
+    monkeypatch.setattr("lab.run.snapshot.start_from", start)
+    assert played(tmp_path / "a", monkeypatch, again).same and not asked
+    monkeypatch.setattr(sys.modules[__name__], "RUNS", [replace(run, snapshot=9) for run in RUNS])
+    assert played(tmp_path / "b", monkeypatch, again).same and asked == [9]
 
 
 def test_another_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,10 @@ class FakeHost:
         """Somebody stops the machine in a debugger, and lets it go on, each time."""
         self.late_s = 0.0
         """Between the machine's stop and each line of its that can be read then."""
+        self.migration = [{"status": "active"}, {"status": "completed"}]
+        """What is said of it, one after the other."""
+        self.asked: list[tuple[str, object]] = []
+        """Commands and their arguments."""
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -43,7 +47,10 @@ class FakeHost:
             while data := stream.recv(4096):  # the client waits for the answer of each
                 request = json.loads(data)
                 named = {key: request[key] for key in ("id",) if key in request}
-                self._say(lines, {"return": {}, **named})
+                asked = str(request["execute"])
+                self.asked.append((asked, request.get("arguments")))
+                said_of = self.migration.pop(0) if asked == "query-migrate" else {}
+                self._say(lines, {"return": said_of, **named})
                 if request["execute"] == "cont":
                     said = [{"id": json.loads(one)["id"], "ok": True}
                             for one in self._take().splitlines()]
@@ -135,6 +142,22 @@ def test_a_stop_by_a_debugger_is_no_hold(tmp_path: Path) -> None:
 def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SteerError, match="monitor does not answer"):
         Steer(tmp_path / "nothing")
+
+
+def test_a_host_is_saved_and_loaded(tmp_path: Path) -> None:
+    with control(tmp_path) as (host, one):
+        assert one.steer is not None
+        for act, command in ((one.steer.save, "migrate"), (one.steer.load, "migrate-incoming")):
+            host.migration = [{"status": "active"}, {"status": "completed"}]
+            host.asked.clear()
+            act(tmp_path / "machine")
+            mapped = {"capabilities": [{"capability": "mapped-ram", "state": True}]}
+            assert host.asked == [("migrate-set-capabilities", mapped),
+                                  (command, {"uri": f"file:{tmp_path}/machine"}),
+                                  ("query-migrate", {}), ("query-migrate", {})]
+        host.migration = [{"status": "failed", "error-desc": "No space left"}]
+        with pytest.raises(SteerError, match="failed: No space left"):
+            one.steer.save(tmp_path / "machine")
 
 
 def test_what_is_not_taken_is_not_called_sent(tmp_path: Path,
