@@ -14,7 +14,7 @@ from lab.observe import marks
 from lab.observe.marks import Tally, unseen
 from lab.observe.preemptions import KINDS
 from lab.run import records
-from tests.lab.test_session import experiment, go, spec
+from tests.lab.sessions import experiment, go, spec
 
 __all__ = ["spec"]
 NOTHING = Tally(0, 0, 0, 0, 0, 100.0)
