@@ -21,7 +21,7 @@ from lab.core.model import Backend
 from lab.core.scratch import Scratch
 from lab.machine import acpi, console, pace
 from lab.machine.control import Control, HostLost
-from lab.machine.steer import Steer
+from lab.machine.steer import Steer, SteerError
 from lab.plan.machine_model import MachineModel
 
 HOST_ARGS = (
@@ -244,7 +244,11 @@ class Machine:
         self._control = Control(stream, self.logs / "host-control.log", self.why_lost,
                                 pace.wall(self.spec), steer)
         if steer and self.spec.saved:
-            steer.load(self.spec.saved.folder / STATE)
+            try:
+                steer.load(self.spec.saved.folder / STATE)
+            except SteerError as error:
+                raise HostLost(f"{error}; remove {self.spec.saved.folder} to boot it"
+                               " anew") from error
             hello = self._control.call("hello", timeout=timeout)
         else:
             self._control.settle(timeout)

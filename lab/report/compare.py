@@ -18,7 +18,7 @@ from lab.report.summary import Key, Summary
 from lab.report.verdict import Verdict
 
 SAME = ("machine", "backend", "kernel", "base_version", "qemu", "host_variant", "guest_mem",
-        "observe", "window_ms", "disturb")
+        "observe", "window_ms", "disturb", "snapshot")
 """Of a manifest: what makes another figure, and is not what one looks for everywhere."""
 
 

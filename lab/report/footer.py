@@ -31,7 +31,7 @@ def _alike(summary: Summary) -> str:
     if not summary.of_one_boot:
         return "Each run is of a boot of its own."
     return ("All runs are of one boot, and what its guests have by chance is in every difference:"
-            " a star says less than with several (--boots).")
+            " a star says less than with several (--boots, or no --snapshot).")
 
 
 def count_note(summary: Summary) -> str:

@@ -114,7 +114,8 @@ class Summary:
     @property
     def of_one_boot(self) -> bool:
         """Whether all runs of a cell are: what its guests have by chance is in each of them."""
-        return self.alikeness is None and self.results.manifest.reps > 1
+        m = self.results.manifest
+        return m.snapshot or (self.alikeness is None and m.reps > 1)
 
     def cell(self, scheme: str, workload: str, vms: int) -> Cell:
         """The cell at that place; every wanted one exists, maybe without values."""

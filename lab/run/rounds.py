@@ -71,6 +71,10 @@ class Runner:
             stage.advance(len(self.planned) - len(self.left))
             self.tell_left(stage)
             try:
+                if self.snapshot and groups:
+                    self.spec = snapshot.start_from(self.experiment, self.spec,
+                                                    self.spec.seed * SEEDS, stage.text,
+                                                    self.progress)
                 if self.jobs > 1 and len(groups) > 1:
                     self._side_by_side(groups, stage)
                 else:
@@ -174,6 +178,8 @@ class Lane:
     def run(self, group: list[PlannedRun]) -> None:
         """Every run of the group, then the end of its host."""
         for planned in group:
+            if self.runner.stopped:
+                break
             self._until_valid(planned)
             self.runner.tell_left(self.stage, done=planned)
             self.stage.advance()
@@ -246,7 +252,7 @@ class Lane:
             if self.runner.stopped:
                 raise HostLost("the lab was stopped")
             self.number = self.runner.boot_number(self.boot)
-            spec = self._spec()
+            spec = replace(self.runner.spec, seed=self._seed())
             self.seed = spec.seed if spec.backend == "vt" else None
             self.snapshot = spec.saved.seed if spec.saved else None
             self.hosts += 1
@@ -265,18 +271,6 @@ class Lane:
                 self._close(str(lost))
         assert self.session is not None
         return self.session
-
-    def _spec(self) -> HostSpec:
-        """The next host; it goes on from the saved one if there is to be one."""
-        spec = replace(self.runner.spec, seed=self._seed())
-        if not self.runner.snapshot:
-            return spec
-        return snapshot.start_from(self.experiment, spec, self.runner.spec.seed * SEEDS,
-                                   self.stage.text, self.runner.progress, self._hold)
-
-    def _hold(self, session: Session | None) -> None:
-        """Have this one aborted when the user stops the lab."""
-        self.session = session
 
     def _seed(self) -> int:
         """Another one for each boot of the plan, and for each host that takes a lost one's place.

@@ -6,7 +6,6 @@ command lines of host and guests with the files that they boot. The host that lo
 seed of its own.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from lab.machine import acpi
 from lab.machine.control import HostLost, Refused
 from lab.machine.guest import guest_command
 from lab.machine.machine import HostSpec, Saved, host_command
+from lab.machine.steer import SteerError
 from lab.run.fleet import HOST_QEMU, HOST_WORK, Note, boot_order, guest_files, guest_spec, owners
 from lab.run.session import Session
 
@@ -31,17 +31,16 @@ AT_ONCE_S = 1e-9
 
 
 def start_from(experiment: Experiment, spec: HostSpec, seed: int, note: Note,
-               progress: Progress,
-               hold: Callable[[Session | None], None] = lambda session: None) -> HostSpec:
+               progress: Progress) -> HostSpec:
     """`spec` as it goes on from a boot with this seed, which is made where the cache lacks it.
 
-    `hold` gets the session that boots, None when it has ended. Raises LabError when a host or
-    a guest does not come up.
+    For the main thread: what ends that, ends the boot. Raises LabError when a host or a guest
+    does not come up.
     """
     boot = replace(spec, seed=seed, saved=None, debug=None)
 
     def fill(out: Path) -> None:
-        _boot(experiment, boot, out, note, hold)
+        _boot(experiment, boot, out, note)
 
     folder = content.entry(KIND, digest(experiment, boot), fill, progress, keep=KEEP)
     # Its clock is not 0, so nobody can wait for a debugger before that.
@@ -66,12 +65,10 @@ def digest(experiment: Experiment, boot: HostSpec) -> str:
     return hasher.short()
 
 
-def _boot(experiment: Experiment, boot: HostSpec, out: Path, note: Note,
-          hold: Callable[[Session | None], None]) -> None:
+def _boot(experiment: Experiment, boot: HostSpec, out: Path, note: Note) -> None:
     """Fill an entry: boot, and save; the logs of the boot stay beside that."""
     boots = list[BootRecord]()
     session = Session(experiment, boot, 0, out, boots.append, note)
-    hold(session)
     try:
         session.open()
         session.boot_all()
@@ -79,9 +76,8 @@ def _boot(experiment: Experiment, boot: HostSpec, out: Path, note: Note,
             raise HostLost(lost[0].reason)
         note("saving the host")
         session.save(out)
-    except (HostLost, Refused) as lost_host:
+    except (HostLost, Refused, SteerError) as lost_host:
         raise LabError(f"the boot that is to be saved failed with seed {boot.seed}: {lost_host};"
                        " give another --seed, or leave --snapshot out") from lost_host
     finally:
         session.abort()
-        hold(None)

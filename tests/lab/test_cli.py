@@ -150,13 +150,13 @@ def test_wrong_usage(
     assert not runner.calls
 
 
-def test_virtual_time(call: Call, runner: FakeRunner) -> None:
+def test_virtual_time(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     call("run", "demo", "--backend", "vt", "--seeds", "5", "--machine", "nested", "--jobs", "2")
     (experiment, _, options), = runner.calls
     assert (experiment.boots, experiment.reps) == (5, 1)
     assert (options.machine, options.jobs, options.backend) == ("nested", 2, "vt")
     assert not options.snapshot
-    call("run", "demo", "--backend", "vt", "--snapshot")
+    call("run", "demo", "--backend", "vt", "--snapshot", "--out", str(tmp_path / "loaded"))
     assert runner.calls[1][2].snapshot
 
 

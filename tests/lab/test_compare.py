@@ -129,8 +129,11 @@ def test_runs_of_one_boot_are_named(tmp_path: Path) -> None:
              for name, factor in (("one", 1.0), ("other", 2.0))]
     told = [line for line in compare.warnings(compare.compare(sides)) if "are of one boot" in line]
     assert len(told) == 2 and told[1].startswith("other: ")
+    apart = side(tmp_path / "third")
     assert not any("are of one boot" in line for line in compare.warnings(compare.compare(
-        [side(tmp_path / "third"), side(tmp_path / "fourth")])))
+        [apart, side(tmp_path / "fourth")])))
+    results = replace(apart.summary.results, manifest=replace(apart.manifest, snapshot=True))
+    assert replace(apart.summary, results=results).of_one_boot, "all seeds go on from one"
 
 
 def test_a_cell_without_a_ratio_is_left_out(tmp_path: Path) -> None:

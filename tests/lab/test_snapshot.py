@@ -2,9 +2,12 @@
 """Hosts that go on from one that was saved: when it is booted, and what is known of its guests."""
 
 import json
+import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from lab.core.model import BootRecord, Experiment
 from lab.core.progress import Silent
 from lab.machine.control import HostLost
 from lab.machine.machine import STATE, Debugger, HostSpec, Machine, Saved, host_command
+from lab.machine.steer import Steer, SteerError
 from lab.plan import config, machine_model
 from lab.run import records, snapshot
 from lab.run.fleet import Fleet
@@ -119,10 +123,34 @@ def test_a_boot_that_fails_is_not_kept(
     assert content.lookup(snapshot.KIND, snapshot.digest(what, replace(spec, seed=1))) is None
 
 
-def test_the_user_can_end_it(what: Experiment, spec: HostSpec, booted: list[FakeSession]) -> None:
-    held = list[object]()
-    snapshot.start_from(what, spec, 1, lambda text: None, Silent(), held.append)
-    assert held == [booted[0], None]
+def test_the_user_can_end_it(what: Experiment, spec: HostSpec, booted: list[FakeSession],
+                             monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: FakeSession) -> None:
+        raise KeyboardInterrupt
+    monkeypatch.setattr(FakeSession, "boot_all", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        start(what, spec)
+    assert booted[0].aborted
+    assert content.lookup(snapshot.KIND, snapshot.digest(what, replace(spec, seed=1))) is None
+
+
+def test_a_host_that_cannot_be_loaded_is_lost(spec: HostSpec, tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """One try, not the command; and it is said what to do."""
+    def refuse(self: Steer, file: Path) -> None:
+        raise SteerError(f"QEMU's migrate-incoming with {file} failed: damaged")
+    monkeypatch.setattr(Steer, "load", refuse)
+    monkeypatch.setattr(Steer, "__init__", lambda self, monitor: None)
+    monkeypatch.setattr(Machine, "_steer", lambda self, limit: Steer(tmp_path))
+    monkeypatch.setattr(Machine, "_connect", lambda self, limit: socket.socketpair()[0])
+    monkeypatch.setattr(Machine, "command", lambda self: ["true"])
+    folder = tmp_path / "saved"
+    machine = Machine(replace(spec, saved=Saved(folder, 1)), tmp_path / "logs")
+    try:
+        with pytest.raises(HostLost, match=f"damaged; remove {folder} to boot it anew"):
+            machine.start(5)
+    finally:
+        machine.stop(polite=False)
 
 
 def test_qemu_waits_for_what_is_loaded(what: Experiment, spec: HostSpec, tmp_path: Path,
@@ -161,17 +189,24 @@ def test_guests_are_taken_over(what: Experiment, spec: HostSpec, tmp_path: Path,
 
 def test_each_host_has_its_own_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                     real: HostSpec) -> None:
-    """The boot's is the same for all, and in the records."""
+    """The boot is made once, before any lane begins, and its seed is in the records."""
     (tmp_path / GUESTS).write_text("[]")
-    seeds = list[tuple[int, int]]()
+    boots, seeds = list[tuple[int, int]](), set[int]()
 
     def start(experiment: Experiment, host: HostSpec, seed: int, *_: object) -> HostSpec:
-        seeds.append((host.seed, seed))
+        assert threading.current_thread() is threading.main_thread()
+        boots.append((host.seed, seed))
         return replace(host, saved=Saved(tmp_path, seed))
+
+    class Seen(Session):
+        def __init__(self, what: Experiment, spec: HostSpec, *rest: Any) -> None:
+            seeds.add(spec.seed)
+            super().__init__(what, spec, *rest)
     monkeypatch.setattr(snapshot, "start_from", start)
+    monkeypatch.setattr("lab.run.rounds.Session", Seen)
     out = tmp_path / "out"
     out.mkdir()
     plan = replace(sessions.experiment(vms=(1,), repeats=5), boots=2)
-    assert Runner(plan, out, replace(real, seed=3), 1, Silent(), snapshot=True).run()
-    assert seeds == [(3_000_000, 3_000_000), (3_001_000, 3_000_000)]
+    assert Runner(plan, out, replace(real, seed=3), 1, Silent(), jobs=2, snapshot=True).run()
+    assert boots == [(3, 3_000_000)] and seeds >= {3_000_000, 3_001_000}
     assert {run.snapshot for run in records.runs(out)} == {3_000_000}
