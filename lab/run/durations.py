@@ -80,7 +80,8 @@ class Durations:
         """
         means, wanted = self.means(), list(runs)
         like = [value for key, value in means.items()
-                if key.startswith(f"{self._where}: ") and key != self._boot]
+                if key.startswith(f"{self._where}: ")
+                and not key.startswith(f"{self._where}: {BOOT} ")]
         boots = {run.boot for run in wanted} - set(up)
         if (wanted and not like) or (boots and self._boot not in means):
             return None

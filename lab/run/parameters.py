@@ -36,8 +36,11 @@ class Parameters:
         """What was there before, of all that were written."""
 
     def apply(self, control: Control, scheme: Scheme, guests: list[str]) -> None:
-        """Write the scheme's; others get back what they had. Raises Refused."""
-        for name in {*scheme.host, *self._defaults}:
+        """Write the scheme's; others get back what they had. Raises Refused.
+
+        In the order of their names: in virtual time another order is another run.
+        """
+        for name in sorted({*scheme.host, *self._defaults}):
             try:
                 self._write(control, name, scheme.host.get(name), guests)
             except Refused as refusal:
@@ -83,7 +86,7 @@ class Parameters:
 
         `folders` is guest to the debugfs folder of its VM.
         """
-        for name, value in (self._defaults | scheme.host).items():
+        for name, value in sorted((self._defaults | scheme.host).items()):
             for who, found in self._found(control, name, folders):
                 if not same(value, found):
                     return (f"{who} does not have in force what scheme {scheme.name} asks for:"

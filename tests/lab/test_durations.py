@@ -30,8 +30,11 @@ def test_a_boot_is_no_run() -> None:
 
 
 def test_another_run_stands_in() -> None:
-    spent = Durations(PLAN, "vt", "zen4", {})
+    more = Durations(replace(PLAN, vms=(9,)), "vt", "zen4", {})
+    more.booted(600)
+    spent = Durations(PLAN, "vt", "zen4", more.means())
     spent.booted(1)
+    assert spent.expected(RUNS) is None, "a boot of more guests is no run either"
     one, two = (next(run for run in RUNS if run.vms == vms) for vms in (1, 2))
     spent.ran(one, 7)
     assert spent.expected([two]) == 8

@@ -34,17 +34,17 @@ def test_a_scheme_asks_for_slices_and_the_next_one_has_none(
 ) -> None:
     what = experiment(TELL, short="", stock="", vms=(1,), reps=2, repeats=4)
     short, stock = what.schemes
-    what = replace(what, schemes=(replace(short, host={"vcpu.slice_us": "700"}), stock),
+    what = replace(what, schemes=(replace(short, host={"vcpu.slice_us": "1234"}), stock),
                    share=("short", "short"))
     valid = go(what, spec, tmp_path)
     runs = records.runs(tmp_path)
     if not heeded:
-        assert not valid and "wanted 700, found 0" in runs[-1].reason
+        assert not valid and "wanted 1234, found 0" in runs[-1].reason
         return
     assert valid, [run.reason for run in runs]
     told = {run.scheme: [(tmp_path / guest.output).read_text().split()[0] for guest in run.guests]
             for run in runs if run.valid}
-    assert told["short"] == ["700"] and int(told["stock"][0]) > 0 and told["stock"] != ["700"]
+    assert told["short"] == ["1234"] and int(told["stock"][0]) > 0 and told["stock"] != ["1234"]
 
 
 def test_slices_that_are_not_in_force_make_a_run_invalid(
