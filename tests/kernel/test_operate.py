@@ -4,6 +4,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,24 @@ no virtual machine is called 'web' (none runs under KVM here)
 """
 
 
+def check_figures(look: dict[str, Any]) -> None:
+    """Half of the vCPUs wait, as there are two of four vCPUs for each CPU.
+
+    Which VM's they are is the scheduler's choice: in one run of three, one VM had no CPU for a
+    second, and the other one both. Where they take turns, each waits for half of the time.
+    """
+    vms = look["vms"]
+    turns = all(vm["busy"] > 0.2 for vm in vms)
+    for vm in vms:
+        assert vm["held_up"] + vm["busy"] == pytest.approx(1, abs=0.1), vm
+        assert 0 <= vm["costop"] <= vm["held_up"] + 0.05, vm
+        held = "held-up" in [one["key"] for one in look["findings"] if one["vm"] == vm["name"]]
+        assert held or vm["held_up"] < 0.4, vm
+        if turns:
+            assert vm["costop"] == pytest.approx(0.25, abs=0.1) and vm["lost_per_s"] > 50, vm
+    assert sum(vm["held_up"] for vm in vms) == pytest.approx(1, abs=0.2), vms
+
+
 def test_settings_and_diagnosis_of_virtual_machines() -> None:
     done = subprocess.run(
         [paths.ROOT / "pvsync", "host", "--variant", "test", "--bring", paths.LAB, "--bring",
@@ -41,8 +60,4 @@ def test_settings_and_diagnosis_of_virtual_machines() -> None:
     assert title.startswith("2 VMs, 4 vCPUs on 2 CPUs: 2.0 each; CPUs idle 0"), title
     look = json.loads(told)
     assert look["pvsync"] and {vm["name"] for vm in look["vms"]} == {"one", "two"}
-    for vm in look["vms"]:
-        assert vm["held_up"] == pytest.approx(0.5, abs=0.1), vm
-        assert vm["busy"] == pytest.approx(0.5, abs=0.1), vm
-        assert vm["costop"] == pytest.approx(0.25, abs=0.05) and vm["lost_per_s"] > 50, vm
-        assert "held-up" in [one["key"] for one in look["findings"] if one["vm"] == vm["name"]]
+    check_figures(look)

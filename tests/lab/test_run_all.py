@@ -216,7 +216,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 2
     assert run_all.main(["--list"]) == 0
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "images", "ruff", "lab", "kernel-vt", "mypy", "series", "models", "policy", "programs",
+        "images", "ruff", "lab", "mypy", "series", "models", "policy", "kernel-vt", "programs",
         "locks", "kernel", "vmx"]
 
 
