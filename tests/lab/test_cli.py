@@ -7,82 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import types
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab.build import images
-from lab.build.images import Images
-from lab.cli import main as cli
 from lab.cli import options
 from lab.core import paths
 from lab.core.errors import LabError, UsageError
-from lab.core.model import Experiment, Observe
-from lab.machine.provenance import machine_kind
-from lab.plan import config
-from lab.run import resuming
+from lab.core.model import Observe
+from tests.lab.calls import Call, FakeRunner, call, one_sentence, runner
 from tests.lab.synthetic import Synthetic
 
-FILES = replace(
-    images.PLACEHOLDERS, kernel="6.12.0-pvsync 0123456789ab", qemu="QEMU emulator version 11.1.3"
-)
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run the command line in this process: status, output, errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pvsync", *arguments])
-        try:
-            status = cli._guarded()
-        except SystemExit as leave:
-            status = leave.code if isinstance(leave.code, int) else 1
-        return (status, *capsys.readouterr())
-
-    return run
-
-
-@dataclass
-class FakeRunner:
-    """Stands in for lab.runner: remembers what it was asked, leaves what it was told."""
-
-    made: Synthetic = field(default_factory=lambda: Synthetic(reps=1, boots=1))
-    error: BaseException | None = None
-    files: Images = FILES
-    calls: list[tuple[Experiment, Path, Any]] = field(default_factory=list)
-
-    def run(
-        self, experiment: Experiment, directory: Path, options: Any, progress: Any, files: Any
-    ) -> None:
-        self.calls.append((experiment, directory, options))
-        self.made.write(directory)
-        if self.error:
-            raise self.error
-
-
-@pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
-    fake = FakeRunner()
-    module = types.ModuleType("lab.run.runner")
-    module.run = fake.run  # type: ignore[attr-defined]
-    module.dry_run = lambda experiment, **_: [f"would run {experiment.name}"]  # type: ignore[attr-defined]
-    module.check = lambda experiment, backend, snapshot: None  # type: ignore[attr-defined]
-    module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "lab.run.runner", module)
-    monkeypatch.setattr("lab.run.runner", module, raising=False)
-    monkeypatch.setattr(images, "prepare", lambda *_, **__: fake.files)
-    monkeypatch.chdir(tmp_path)
-    return fake
-
-
-def one_sentence(text: str) -> bool:
-    return text.startswith("pvsync: ") and text.count("\n") == 1 and text[-2] in ".?!"
+__all__ = ["call", "runner"]
 
 
 def test_list(call: Call) -> None:
@@ -308,103 +244,11 @@ def test_full_disk_is_one_sentence(call: Call, runner: FakeRunner) -> None:
         shutil.rmtree("x")
 
 
-def begun(tmp_path: Path, experiment: Experiment) -> Path:
-    """A directory that was begun with this experiment."""
-    made = Synthetic(reps=1, boots=1)
-    made.write(tmp_path / "old")
-    manifest = replace(
-        made.manifest(), experiment=experiment.name, schemes=experiment.schemes,
-        workloads=experiment.workloads, vms=experiment.vms, vcpus=experiment.vcpus,
-        pcpus=experiment.pcpus, reps=experiment.reps, boots=experiment.boots,
-        baseline=experiment.schemes[0].label, images=FILES.images, machine=machine_kind(),
-    )
-    (tmp_path / "old" / "manifest.json").write_text(json.dumps(asdict(manifest)))
-    return tmp_path / "old"
-
-
-def test_resume(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
-    directory = begun(tmp_path, config.experiment("demo"))
-    resuming.check(directory, config.experiment("demo"), "tcg")
-    call("run", "demo", "--resume", str(directory), "--backend", "tcg")
-    ((_, where, options),) = runner.calls
-    assert where == directory and options.resume
-
-
-@pytest.mark.parametrize("change", [
-    {"kernel": "6.12.0-pvsync other"}, {"qemu": "9.0"}, {"guest_image": Path("image-other/root")},
-])
-def test_resume_with_another_kernel(
-    call: Call, runner: FakeRunner, tmp_path: Path, change: dict[str, Any]
-) -> None:
-    directory = begun(tmp_path, config.experiment("demo"))
-    runner.files = replace(runner.files, **change)
-    status, _, err = call("run", "demo", "--backend", "tcg", "--resume", str(directory))
-    assert status == 2 and "the two must not be mixed" in err and not runner.calls
-
-
-@pytest.mark.parametrize(
-    ("change", "different"),
-    [
-        (config.Overrides(vms=(1,)), "vms"),
-        (config.Overrides(schemes=("pmt",)), "schemes"),
-        (config.Overrides(command="true"), "workloads"),
-        (config.Overrides(reps=9, boots=9), "reps, boots"),
-        (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
-        (config.Overrides(observe=True), "observe"),
-        (config.Overrides(observe="tlb"), "observe"),
-        (config.Overrides(window_ms=100), "window_ms"),
-        (config.Overrides(pin=True), "pin"),
-        (config.Overrides(guest_mem=128), "guest_mem"),
-    ],
-)
-def test_resume_of_another_experiment(
-    tmp_path: Path, change: config.Overrides, different: str
-) -> None:
-    directory = begun(tmp_path, config.experiment("demo"))
-    with pytest.raises(UsageError, match=f"was begun with other {different}: resume it"):
-        resuming.check(directory, config.experiment("demo", change), "tcg")
-
-
-def test_resume_without_the_snapshot(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="was begun with other snapshot: resume it"):
-        resuming.check(begun(tmp_path, config.experiment("demo")), config.experiment("demo"),
-                       "tcg", snapshot=True)
-
-
-def test_resume_of_a_foreign_directory(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
-    (tmp_path / "foreign").mkdir()
-    status, _, err = call("run", "demo", "--resume", "foreign")
-    assert status == 2 and "no result directory: it has no manifest.json" in err
-    (tmp_path / "foreign" / "manifest.json").write_text("<html>")
-    status, _, err = call("run", "demo", "--resume", "foreign")
-    assert status == 2 and "is no valid JSON" in err and one_sentence(err)
-    assert not runner.calls
-
-
-def test_resume_on_another_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = begun(tmp_path, config.experiment("demo"))
-    monkeypatch.setattr("lab.machine.backend.choose", lambda _: "kvm")
-    with pytest.raises(UsageError, match="was begun with other backend"):
-        resuming.check(directory, config.experiment("demo"))
-
-
-def test_resume_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = begun(tmp_path, config.experiment("demo"))
-    monkeypatch.setattr("lab.machine.provenance.machine_kind", lambda: "Some CPU, 64 CPUs, 8 GiB")
-    with pytest.raises(UsageError, match="was begun with other machine"):
-        resuming.check(directory, config.experiment("demo"), "tcg")
-
-
 def test_report_of_damaged_records(call: Call, tmp_path: Path) -> None:
     Synthetic(reps=1).write(tmp_path)
     (tmp_path / "runs.jsonl").write_bytes(b"\x89PNG\r\n\x1a\n" * 3)
     status, _, err = call("report", str(tmp_path))
     assert status == 2 and "runs.jsonl, line 1, is no valid JSON" in err and one_sentence(err)
-
-
-def test_resume_line() -> None:
-    line = resuming.line(["run", "demo", "--out", "x", "--cmd", "a b", "--resume=y"], Path("d"))
-    assert line == "./pvsync run demo --cmd 'a b' --resume d"
 
 
 def test_packages_are_remembered() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A full disk, a killed QEMU, a killed lab, two labs at once, damaged results.
+"""A full disk, a killed QEMU, a killed lab, two labs at once.
 
 Each ends in a clear message and a directory that can be resumed, and leaves nothing running.
 """
@@ -8,14 +8,12 @@ import errno
 import json
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ import pytest
 
 from lab.build import images
 from lab.core.errors import UsageError
-from lab.core.model import RunRecord
 from lab.core.progress import Silent
 from lab.core.scratch import PREFIX, Scratch, sweep
 from lab.machine import machine
@@ -34,26 +31,10 @@ from lab.machine.machine import HostSpec, Machine
 from lab.run import records, runner
 from lab.run.fleet import Fleet
 from lab.run.runner import Options
+from tests.lab.places import LIMIT, Place, one_sentence, place
 from tests.lab.sessions import experiment, go, spec
 
-__all__ = ["spec"]
-PVSYNC = Path(__file__).parent / "fake" / "pvsync.py"
-EXPERIMENT = """\
-about = "two schemes on fakes"
-schemes = ["ticket", "pmt"]
-workloads = ["hackbench"]
-vms = [1]
-vcpus = 2
-pcpus = 2
-reps = 2
-boots = 1
-guest_mem = 64
-max_repeats = 4
-"""
-LIMIT = 60.0
-"""Seconds for what takes a few."""
-
-
+__all__ = ["place", "spec"]
 def until(lab: subprocess.Popen[str], condition: Callable[[], object]) -> None:
     """Wait until it is true, while the lab runs."""
     end = time.monotonic() + LIMIT
@@ -61,81 +42,6 @@ def until(lab: subprocess.Popen[str], condition: Callable[[], object]) -> None:
         assert lab.poll() is None, lab.communicate()
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
-
-
-class Place:
-    """Where labs run as processes of their own, with guests that are fakes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.out = folder / "out"
-        self.tmp = folder / "tmp"
-        self.go = folder / "go"
-        """Once it is there, `waiting` waits no more."""
-        self.tmp.mkdir()
-        (folder / "x.toml").write_text(EXPERIMENT)
-        self.labs: list[subprocess.Popen[str]] = []
-
-    def command(self, *arguments: str, cmd: str = "sleep 0.3") -> list[str]:
-        """A lab's command line: what it is given, where its results are, what guests do."""
-        return [sys.executable, str(PVSYNC), "run", str(self.folder / "x.toml"), "--cmd", cmd,
-                *arguments]
-
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "TMPDIR": str(self.tmp)}
-
-    def start(self, *arguments: str, cmd: str = "sleep 0.3",
-              ignored: signal.Signals | None = None) -> subprocess.Popen[str]:
-        """A lab; it inherits that a signal is ignored, as a background job does."""
-        def prepare() -> None:
-            if ignored is not None:
-                signal.signal(ignored, signal.SIG_IGN)
-        one = subprocess.Popen(self.command(*arguments, cmd=cmd), env=self.environment(), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               preexec_fn=prepare)  # noqa: PLW1509 (no threads here)
-        self.labs.append(one)
-        return one
-
-    def run(self, *arguments: str, cmd: str = "sleep 0.3") -> tuple[int, str]:
-        """Status and standard error of a lab that ends by itself."""
-        one = self.start(*arguments, cmd=cmd)
-        _, errors = one.communicate(timeout=LIMIT)
-        return one.returncode, errors
-
-    def waiting(self) -> str:
-        """A guest's command that does not end in the third run, nor later, before `go`.
-
-        Shells alone, which are no machines; they end with the folder, too.
-        """
-        return (f"sleep 0.3; while {{ read a && read b; }} <{self.out}/{records.RUNS}"
-                f" && [ ! -e {self.go} ]; do sleep 0.1; done")
-
-    def runs(self) -> list[RunRecord]:
-        return records.runs(self.out)
-
-    def folders(self) -> list[str]:
-        """Those for the time that a lab runs."""
-        return sorted(one.name for one in self.tmp.iterdir())
-
-    def begun(self) -> int:
-        """How many guests said that a measured command has started."""
-        logs = self.out.glob("boots/*/host-control.log")
-        return sum(log.read_text(errors="replace").count('"op": "round"') for log in logs)
-
-    def close(self) -> None:
-        for one in self.labs:
-            if one.poll() is None:
-                one.kill()
-            one.communicate()
-        shutil.rmtree(self.folder)
-
-
-@pytest.fixture
-def place() -> Iterator[Place]:
-    """Short, for sockets' paths."""
-    one = Place(Path(tempfile.mkdtemp(prefix="faults-")))
-    yield one
-    one.close()
 
 
 def machines(lab: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -153,14 +59,6 @@ def machines(lab: subprocess.Popen[str]) -> list[psutil.Process]:
 def all_end(processes: list[psutil.Process]) -> bool:
     _, alive = psutil.wait_procs(processes, timeout=10)
     return len(processes) >= 2 and not alive
-
-
-def one_sentence(errors: str) -> str:
-    """The last thing that the lab said; there must be no traceback."""
-    assert "Traceback" not in errors and "Exception" not in errors, errors
-    said = [line for line in errors.splitlines() if line.startswith("pvsync: ")]
-    assert len(said) == 1, errors
-    return said[0]
 
 
 # A killed lab, and one that is interrupted
@@ -424,51 +322,3 @@ def test_a_folder_that_another_lab_sweeps_too_soon_is_made_again(
     monkeypatch.setattr(tempfile, "mkdtemp", make)
     with Scratch() as path:
         assert path.is_dir() and [one.exists() for one in made] == [False, True]
-
-
-# Damaged results
-
-
-@pytest.fixture(scope="module")
-def complete() -> Iterator[Path]:
-    """A directory that has all its runs."""
-    place = Place(Path(tempfile.mkdtemp(prefix="faults-")))
-    assert place.run("--out", str(place.out))[0] == 0
-    yield place.out
-    place.close()
-
-
-@pytest.fixture
-def made(place: Place, complete: Path) -> Place:
-    """The same to be damaged."""
-    shutil.copytree(complete, place.out)
-    return place
-
-
-@pytest.mark.parametrize(("file", "data", "words"), [
-    ("runs.jsonl", b"\x89PNG\r\n", "runs.jsonl, line 1, is no valid JSON"),
-    ("runs.jsonl", b'{"id": 5}\n', "runs.jsonl, line 1, is no RunRecord"),
-    ("boots.jsonl", b"<html>", "boots.jsonl, line 1, is no valid JSON"),
-    ("manifest.json", b'{"experiment":', "manifest.json is no valid JSON"),
-])
-def test_damaged_results_are_not_resumed(made: Place, file: str, data: bytes, words: str) -> None:
-    """Nothing is booted to find out hours later that there can be no report."""
-    runs = made.out / "runs.jsonl"
-    runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:-1]))
-    (made.out / file).write_bytes(data)
-    status, errors = made.run("--resume", str(made.out))
-    assert status == 2 and words in one_sentence(errors)
-    assert (made.out / file).read_bytes() == data
-    assert len(list((made.out / "boots").iterdir())) == 1
-
-
-def test_lost_outputs_are_made_again(made: Place) -> None:
-    """What a machine that went down had not on its disk yet."""
-    good = made.runs()
-    lost: Any = [run for run in good if run.valid][1]
-    for guest in lost.guests:
-        (made.out / guest.output).unlink()
-    (made.out / "boots.jsonl").write_bytes((made.out / "boots.jsonl").read_bytes()[:-9])
-    status, errors = made.run("--resume", str(made.out))
-    assert status == 0, errors
-    assert made.runs()[:len(good)] == good and len(made.runs()) > len(good)

@@ -12,8 +12,8 @@ from lab.machine.machine import HostSpec
 from lab.plan import config, in_force
 from lab.run import parameters, records
 from lab.run.runner import Options, _manifest
+from tests.lab.calls import FILES
 from tests.lab.sessions import experiment, go, spec
-from tests.lab.test_cli import FILES
 
 __all__ = ["spec"]
 STOCK = {"lock": "pvqspinlock", "tau": "off", "halt_spins": "off", "help": "off", "tlb": "kvmtlb",

@@ -11,7 +11,7 @@ from lab.core.errors import UsageError
 from lab.core.model import Scheme
 from lab.plan import config, known
 from lab.run import disturb
-from tests.lab.test_cli import Call, call
+from tests.lab.calls import Call, call
 
 __all__ = ["call"]
 OVERLAY = paths.KERNEL / "overlay"
