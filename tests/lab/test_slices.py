@@ -4,16 +4,19 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import slices
 
 from lab.core import paths
 from lab.core.errors import UsageError
-from lab.machine.control import Refused
+from lab.core.model import Scheme
+from lab.machine.control import Control, Refused
 from lab.machine.machine import HostSpec
 from lab.plan import config, known
 from lab.run import records
+from lab.run.parameters import Parameters
 from tests.lab.sessions import experiment, fail, go, spec
 
 __all__ = ["spec"]
@@ -88,3 +91,21 @@ def test_each_scheme_of_slices_says_its_own() -> None:
         assert scheme.host == {"vcpu.slice_us": us} and not scheme.guest
     with pytest.raises(UsageError, match="slice-500us"):
         config.experiment("slices", config.Overrides(schemes=("slice-500ms",)))
+
+
+def test_parameters_are_written_in_one_order() -> None:
+    """Of their names, whatever the hash of a name is in this process."""
+    written: list[str] = []
+
+    class Host:
+        def read_file(self, path: str) -> bytes:
+            return b"0\n"
+
+        def write_file(self, path: str, text: str) -> None:
+            written.append(path.rpartition("/")[2])
+    names = ["yield", "extend", "window", "candidate", "mark", "pause", "extend_us"]
+    scheme = Scheme("s", "", host=dict.fromkeys(names, "1"))
+    parameters = Parameters()
+    for one in (scheme, Scheme("none", "")):
+        parameters.apply(cast(Control, Host()), one, [])
+    assert written == sorted(names) * 2
