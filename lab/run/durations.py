@@ -16,6 +16,7 @@ from lab.core import paths
 from lab.core.model import Backend, Experiment
 from lab.plan.schedule import PlannedRun
 from lab.run import records
+from lab.run.fleet import owners
 
 FILE = "durations.json"
 BOOT = "boot"
@@ -43,10 +44,9 @@ class Durations:
 
     def __init__(self, experiment: Experiment, backend: Backend, model: str,
                  known: dict[str, float]) -> None:
-        guests = len({experiment.owner(s.label or s.name) for s in experiment.schemes})
         size = f"{experiment.vcpus} vCPUs on {experiment.pcpus}"
         where = f"{backend}{f' {model}' if backend == 'vt' else ''}, {size}"
-        self._boot = f"{where}: {BOOT} {guests * max(experiment.vms)} guests"
+        self._boot = f"{where}: {BOOT} {len(owners(experiment)) * max(experiment.vms)} guests"
         self._where = where
         self._known = known
         self._seen: dict[str, list[float]] = {}
