@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`./pvsync reproduce`: the papers' tables and figures, ours beside theirs."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,15 +33,16 @@ def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | Non
 
     Each gets a page, OUT/PAPER.md: the paper's numbers beside ours, confirmed or contradicted.
     """
-    from lab.report import reproduction
+    from lab.report import paper_page
     from lab.run import records
 
-    command = shlex.join(("./pvsync", *sys.argv[1:]))
     valid = True
     for paper in [papers.load(name) for name in names or papers.names()]:
         folder = out / (f"{paper.name}-quick" if quick else paper.name)
         rows = _played(paper, quick, folder, machine, jobs or 0)
-        text = reproduction.page(paper, rows, quick, command)
+        kept = paper_page.of(paper, rows, quick, ("./pvsync", *sys.argv[1:]))
+        paper_page.keep(kept, folder)
+        text = paper_page.page(kept)
         page = folder.with_suffix(".md")
         records.replace(page, text)
         click.echo(text)

@@ -52,7 +52,6 @@ def sensitivity_command(experiment: str, machine: str, keys: tuple[str, ...], se
             progress.say(f"{number} of {len(wanted)}: {model}")
             summaries.append((variant, play(chosen, out / variant.folder, model, jobs or 0,
                                             remembered_packages(None), progress)))
-    rows = sensitivity.compared(summaries)
-    click.echo(sensitivity.write(rows, summaries[0][1].results.manifest, out), nl=False)
+    click.echo(sensitivity.write(sensitivity.of(summaries), out), nl=False)
     if not all(summary.valid for _, summary in summaries):
         sys.exit(1)

@@ -65,16 +65,17 @@ def provenance(summary: Summary) -> str:
     m = summary.results.manifest
     kind = {"vt": "machine model {}, in virtual time (backend vt)"}.get(
         m.backend, "{}, backend " + m.backend).format(m.machine)
-    return "\n".join((*_made_by(m.command), wrapped(
+    return "\n".join((made_by(m.command), wrapped(
         f"at commit {m.commit[:12]}, {m.created[:10]}: {escaped(kind)}; kernel {escaped(m.kernel)}"
         f" on Linux {m.base_version}; QEMU {escaped(m.qemu)}.")))
 
 
-def _made_by(command: Sequence[str]) -> list[str]:
+def made_by(command: Sequence[str]) -> str:
     """The command: in a line, or in several of a block that a shell takes as one."""
     line = f"Made by `{' '.join(command)}`"
     if len(line) <= WIDTH:
-        return [line]
+        return line
     parts = textwrap.wrap(" ".join(command), WIDTH - len(BLOCK) - 2, subsequent_indent=BLOCK,
                           break_long_words=False, break_on_hyphens=False)
-    return ["Made by", "", *(f"{BLOCK}{part}" for part in " \\\n".join(parts).splitlines()), ""]
+    return "\n".join(["Made by", "", *(f"{BLOCK}{part}" for part in
+                                       " \\\n".join(parts).splitlines()), ""])

@@ -4,34 +4,40 @@
 docs/results/data/NAME.json holds what is left of a result directory's summary. From it alone
 come docs/results/NAME.svg and, in any page there, what stands between `<!-- data: NAME -->`
 and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts of all data.
+What was found of papers and of machine models has blocks of its own, see `kept`.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from lab.core import paths
 from lab.core.cells import Cell, Observed
-from lab.core.decode import DecodeError, decode, read_json
 from lab.core.errors import UsageError
 from lab.core.model import Manifest
 from lab.machine import provenance
-from lab.report import footer, grids, markdown, opening, placebo, table
+from lab.report import (
+    footer,
+    grids,
+    jsonlines,
+    kept,
+    markdown,
+    opening,
+    placebo,
+    table,
+)
 from lab.report.summary import Results, Summary, load, summarize
 from lab.report.verdict import Verdict
 from lab.run import records
 
 FOLDER = paths.ROOT / "docs" / "results"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-BLOCK = re.compile(r"(?P<head>^<!-- (?:data: (?P<name>\S+)|verdicts) -->\n)(?P<body>.*?)"
-                   r"(?P<end>^<!-- end -->$)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?P<head>^<!-- (?P<kind>data|paper|sensitivity|verdicts|papers)(?:: "
+                   r"(?P<name>\S+))? -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
+                   re.MULTILINE | re.DOTALL)
 LICENSE = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
-PLACES = ("--out", "--resume", "--jobs")
-"""Options of a command that change no figure, and name places of one machine."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +70,11 @@ def trimmed(summary: Summary) -> Published:
     """What is to be kept: no place of the machine, and of what was observed figures alone."""
     m = summary.results.manifest
     return Published(
-        manifest=replace(m, command=command(m.command)), comparisons=summary.comparisons,
+        manifest=replace(m, command=kept.command(m.command)), comparisons=summary.comparisons,
         smallest_n=summary.smallest_n, alikeness=summary.alikeness, valid=summary.valid,
         warnings=summary.results.warnings, invalid=tuple(footer.invalid_notes(summary)),
         verdicts=summary.verdicts,
         cells=tuple(replace(cell, observed=_figures(cell.observed)) for cell in summary.cells))
-
-
-def command(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Without the places where one machine keeps things."""
-    kept, skip = list[str](), False
-    for word in words:
-        if not skip and not word.startswith(tuple(f"{name}=" for name in PLACES)) \
-                and word not in PLACES:
-            kept.append(Path(word).name if word.startswith("/") else word)
-        skip = word in PLACES and not skip
-    return tuple(kept)
 
 
 def _figures(seen: Observed | None) -> Observed | None:
@@ -89,48 +84,12 @@ def _figures(seen: Observed | None) -> Observed | None:
     return replace(seen, counters={}, waits=(), host={}, window_costs=(), flushes=times)
 
 
-def as_json(published: Published) -> str:
-    """Its file: a line for each cell and for each part of the manifest."""
-    lines = []
-    for field in fields(published):
-        value = _lean(getattr(published, field.name))
-        if isinstance(value, dict):
-            body = ",\n".join(f"  {json.dumps(key)}: {_line(part)}" for key, part in value.items())
-            lines.append(f" {json.dumps(field.name)}: {{\n{body}\n }}")
-        elif isinstance(value, list) and value:
-            body = ",\n".join(f"  {_line(part)}" for part in value)
-            lines.append(f" {json.dumps(field.name)}: [\n{body}\n ]")
-        else:
-            lines.append(f" {json.dumps(field.name)}: {_line(value)}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _line(value: object) -> str:
-    """Numbers are whole: rounded, some would read otherwise than in the report."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _lean(value: Any) -> Any:
-    """For JSON, without fields that are as they are by default."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _lean(own) for field in fields(value)
-                if (own := getattr(value, field.name)) != _default(field)}
-    return [_lean(one) for one in value] if isinstance(value, tuple | list) else value
-
-
-def _default(field: Any) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
 def read(name: str, folder: Path = FOLDER) -> Published:
     """The data of that name; UsageError when there are none or they are damaged."""
     file = folder / "data" / f"{name}.json"
     if not file.is_file():
         raise UsageError(f"{file} is not there: publish {name} first.")
-    try:
-        return decode(Published, read_json(file.read_text()))
-    except (json.JSONDecodeError, DecodeError) as error:
-        raise UsageError(f"{file}: {error}.") from None
+    return jsonlines.read(Published, file)
 
 
 def reader(folder: Path = FOLDER) -> Reader:
@@ -169,13 +128,20 @@ def pages(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[P
     """Each page with blocks: its text, and what it has to be by the data."""
     data = data or reader(folder)
     texts = _texts(folder)
-    where = {found["name"]: page.name for page, text in reversed(texts.items())
+    where = {(found["kind"], found["name"]): page.name for page, text in reversed(texts.items())
              for found in BLOCK.finditer(text)}
 
+    def made(kind: str, name: str) -> str:
+        if kind == "data":
+            return block(name, data(name))
+        if kind == "verdicts":
+            return _overview(folder, data, where)
+        if kind == "papers":
+            return kept.overview(folder / "data", where)
+        return kept.KINDS[kind].block(folder / "data", name)
+
     def body(found: re.Match[str]) -> str:
-        name = found["name"]
-        made = block(name, data(name)) if name else _overview(folder, data, where)
-        return found["head"] + made + found["end"]
+        return found["head"] + made(found["kind"], found["name"]) + found["end"]
 
     for page, text in texts.items():
         if BLOCK.search(text):
@@ -187,17 +153,17 @@ def _texts(folder: Path) -> dict[Path, str]:
     return {page: page.read_text() for page in sorted(folder.glob("*.md"))}
 
 
-def _overview(folder: Path, data: Reader, where: Mapping[str, str]) -> str:
+def _overview(folder: Path, data: Reader, where: kept.Where) -> str:
     """The verdicts of all data: a row for each scheme, bold where it differs.
 
     `where` has the page of each.
     """
-    kept = [(name, data(name)) for name in names(folder)]
-    counts = sorted({vms for _, one in kept for vms in one.manifest.vms})
+    all_data = [(name, data(name)) for name in names(folder)]
+    counts = sorted({vms for _, one in all_data for vms in one.manifest.vms})
     heads = ["figures", "scheme", "against", *grids.columns(tuple(counts))]
     rows = [heads, ["---"] * len(heads)]
-    for name, one in kept:
-        m, page = one.manifest, where.get(name)
+    for name, one in all_data:
+        m, page = one.manifest, where.get(("data", name))
         about = f"[{name}]({page}), {m.vcpus} vCPUs on {m.pcpus}" if page else name
         for scheme in dict.fromkeys(verdict.scheme for verdict in one.verdicts):
             own = {verdict.vms: opening.short(verdict) for verdict in one.verdicts
@@ -216,22 +182,32 @@ def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
     """
     if not NAME.fullmatch(name):
         raise UsageError(f"The name {name} must be small letters, digits and hyphens.")
-    summary = summarize(load(directory))
-    commit = summary.results.manifest.commit
-    if not provenance.is_known(commit):
-        raise UsageError(f"{directory} was made at commit {commit or 'unknown'}, which this"
-                         " repository does not have: nobody could make it again.")
-    (folder / "data").mkdir(parents=True, exist_ok=True)
-    file = folder / "data" / f"{name}.json"
-    records.replace(file, as_json(trimmed(summary)))
-    if not any(found["name"] == name for text in _texts(folder).values()
+    kind, place, text, title, commits = _kept(directory, name, folder)
+    for commit in commits:
+        if not provenance.is_known(commit):
+            raise UsageError(f"{directory} was made at commit {commit or 'unknown'}, which this"
+                             " repository does not have: nobody could make it again.")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    records.replace(place, text)
+    if not any((found["kind"], found["name"]) == (kind, name) for text in _texts(folder).values()
                for found in BLOCK.finditer(text)):
-        m = summary.results.manifest
-        page = folder / f"{name}.md"
-        begun = page.exists()
-        before = page.read_text().rstrip() + "\n" if begun else f"{LICENSE}# {m.experiment}\n"
-        records.replace(page, f"{before}\n<!-- data: {name} -->\n<!-- end -->\n")
-    return [file, *render(folder)]
+        page = folder / (f"{name}.md" if kind == "data" else f"{kind}-{name}.md")
+        before = page.read_text().rstrip() + "\n" if page.exists() else f"{LICENSE}# {title}\n"
+        records.replace(page, f"{before}\n<!-- {kind}: {name} -->\n<!-- end -->\n")
+    return [place, *render(folder)]
+
+
+def _kept(directory: Path, name: str,
+          folder: Path) -> tuple[str, Path, str, str, tuple[str, ...]]:
+    """Of a directory: its kind, the file to keep and its text, a title, and commits."""
+    for kind, one in kept.KINDS.items():
+        if (directory / one.file).is_file():
+            text, title, commits = one.kept(directory / one.file)
+            return kind, one.place(folder / "data", name), text, title, commits
+    summary = summarize(load(directory))
+    m = summary.results.manifest
+    return ("data", folder / "data" / f"{name}.json", jsonlines.as_json(trimmed(summary)),
+            m.experiment, (m.commit,))
 
 
 def render(folder: Path = FOLDER) -> list[Path]:

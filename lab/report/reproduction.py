@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A paper's numbers beside ours: one page, each claim confirmed, contradicted or neither.
+"""A paper's numbers beside ours: each claim confirmed, contradicted or neither.
 
 A ratio is that of the medians over seeds. Its range is that of all pairs of seeds, one of either
 scheme, so it is wider than an interval of confidence. A ratio within the range of the placebo, or
@@ -7,7 +7,7 @@ a range that has 1 in it, shows no difference.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -16,9 +16,8 @@ from lab.core import stats
 from lab.core.cells import FlushTimes
 from lab.core.model import Better
 from lab.observe import figures, flushes
-from lab.plan.papers import SHARES, Claim, Measure, Paper, Row
-from lab.report import markdown, placebo
-from lab.report.grids import number
+from lab.plan.papers import SHARES, Claim, Measure, Row
+from lab.report import placebo
 from lab.report.summary import RunFigure, Summary
 
 Verdict = Literal["confirmed", "smaller", "larger", "contradicted", "no difference",
@@ -184,65 +183,3 @@ def _measured_placebo(claim: Claim, summary: Summary,
     far = [abs(middle / base - 1) for label in placebo.labels(manifest)
            if base and (middle := stats.median(values(label))) is not None]
     return max(far, default=None)
-
-
-def page(paper: Paper, rows: Iterable[tuple[Row, Summary | None]], quick: bool,
-         command: str) -> str:
-    """The whole page, in Markdown, for what was played of the paper; None is a row without runs."""
-    parts, counts = list[str](), dict[Verdict, int]()
-    for row, summary in rows:
-        results = found(row, summary, quick) if summary else []
-        for one in results:
-            counts[one.verdict] = counts.get(one.verdict, 0) + 1
-        parts += _section(row, summary, results)
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) or "nothing yet"
-    lines = [
-        f"# {paper.title}", "",
-        f"**Of its claims: {said}.** {paper.source}; {paper.setting}.", "",
-        f"Made by `{command}`" + (", the short form: small loads and few seeds." if quick else "."),
-        "", *parts, "## Not made", "", "| what | why |", "|---|---|",
-        *(f"| {one.name} | {one.why} |" for one in paper.missing), "",
-        "## What the verdicts mean", "",
-        *(f"- {verdict}: {MEANING[verdict]}." for verdict in MEANING), "",
-        "Performance is work in a time, or one over the time. A ratio is that of the medians over"
-        " seeds; in brackets its range over all pairs of seeds.", "",
-    ]
-    return "\n".join(map(_wrapped, lines))
-
-
-def _wrapped(line: str) -> str:
-    """Prose in lines of a width; a table's row stays one."""
-    if line.startswith(("|", "#")):
-        return line
-    return markdown.wrapped(line, "  " if line.startswith("- ") else "")
-
-
-def _section(row: Row, summary: Summary | None, results: Sequence[Found]) -> list[str]:
-    lines = [f"## {row.name}", "", f"{row.about[0].upper()}{row.about[1:]}.", ""]
-    if row.differs:
-        lines += [f"Otherwise than in the paper: {row.differs}.", ""]
-    if summary is None:
-        return [*lines, "Not made in this run.", ""]
-    m = summary.results.manifest
-    many = len(row.workloads) > 1
-    lines += ["| " + ("workload | " if many else "") + "VMs | scheme | over | what | paper | ours |"
-              " placebo | seeds | verdict |", "|" + "---|" * (9 + many)]
-    for one in results:
-        claim = one.claim
-        paper = number(claim.value) + (f" to {number(claim.most)}" if claim.most else "")
-        ours = "" if one.ours is None else (
-            f"{number(one.ours)} [{number(one.least)}, {number(one.most)}]")
-        unit = " %" if claim.measure in SHARES else ""
-        lines.append("| " + (f"{claim.workload} | " if many else "") + " | ".join((
-            str(claim.vms), claim.scheme, claim.against or "", claim.measure,
-            paper + unit, ours + (unit if ours else ""),
-            "" if one.placebo is None else f"{100 * one.placebo:.1f} %",
-            str(one.seeds), f"**{one.verdict}**")) + " |")
-    lines += [""]
-    lines += [f"- {claim.scheme} at {claim.vms} VMs, in the paper's words: {claim.says}."
-              for claim in row.claims if claim.says]
-    lines += ["", *([f"Why: {row.reason}", ""] if row.reason else []),
-              f"{m.vcpus} vCPUs on {m.pcpus} CPUs, {', '.join(w.name for w in m.workloads)};"
-              f" {m.backend}, machine {m.machine}, Linux {m.base_version}, commit {m.commit[:12]}.",
-              ""]
-    return lines

@@ -7,9 +7,9 @@ too, and by chance alone; no ratio that moved less is said to have moved.
 """
 
 import io
-import json
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.core.errors import UsageError
-from lab.core.model import Manifest
 from lab.plan import machine_model
-from lab.report import placebo
+from lab.report import jsonlines, markdown, placebo
+from lab.report.grids import Grid
 from lab.report.summary import Summary
 from lab.run import records
 
@@ -31,6 +31,8 @@ FAR = 0.10
 FILE = "sensitivity.json"
 TABLE = "sensitivity.txt"
 WIDTH = 100
+LABELS = 3
+"""Columns before the ratios."""
 
 
 @dataclass(frozen=True)
@@ -130,46 +132,93 @@ def _ratios(summary: Summary) -> dict[tuple[str, int, str], float]:
             for cell in summary.cells if cell.vs_baseline is not None}
 
 
-def as_text(rows: Sequence[Moved], manifest: Manifest) -> str:
-    """The table, and in words what moved."""
-    table = Table(box=box.SIMPLE_HEAD, title=f"{manifest.experiment}: figures over"
-                  f" {manifest.baseline}'s, machine model {manifest.machine}",
-                  title_justify="left")
-    for head in ("workload", "VMs", "scheme", "as it is"):
-        table.add_column(head, no_wrap=True)
-    names = list(dict.fromkeys(row.variant for row in rows))
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    cells = {(row.workload, row.vms, row.scheme): row.base for row in rows}
-    found = {(row.workload, row.vms, row.scheme, row.variant): row for row in rows}
-    for where, base in cells.items():
-        of = [found.get((*where, name)) for name in names]
-        table.add_row(where[0], str(where[1]), where[2], f"{base:.2f}", *(
-            "" if row is None else f"{row.ratio:.2f}{'!' if row.far else ''}" for row in of))
+@dataclass(frozen=True)
+class Sensitivity:
+    """All that was found of an experiment."""
+
+    experiment: str
+    machine: str
+    """The model that is scaled."""
+    baseline: str
+    commit: str
+    command: tuple[str, ...]
+    setting: str
+    """Guests, host, seeds and versions, as a sentence."""
+    rows: tuple[Moved, ...]
+
+    @property
+    def title(self) -> str:
+        """Of its table."""
+        return (f"{self.experiment}: figures over {self.baseline}'s, machine model"
+                f" {self.machine}")
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Its heads, and a row for each scheme: `!` where a number moved it far."""
+        names = list(dict.fromkeys(row.variant for row in self.rows))
+        cells = {(row.workload, row.vms, row.scheme): row.base for row in self.rows}
+        found = {(row.workload, row.vms, row.scheme, row.variant): row for row in self.rows}
+        lines = [[where[0], str(where[1]), where[2], f"{base:.2f}", *(
+            _shown(found.get((*where, name))) for name in names)] for where, base in cells.items()]
+        return ["workload", "VMs", "scheme", "as it is", *names], lines
+
+    def said(self) -> list[str]:
+        """How far the placebo moved, and how many ratios moved further."""
+        far = [row for row in self.rows if row.far]
+        chances = {(row.workload, row.vms): row.chance for row in self.rows}
+        lines = [f"The placebo moved by {chance:.1%} at most: {workload}, {vms} VMs."
+                 if chance is not None else f"No placebo: {workload}, {vms} VMs."
+                 for (workload, vms), chance in chances.items()]
+        if not far:
+            return [*lines, f"No ratio moved by more than {FAR:.0%} and the placebo's."]
+        return [*lines, f"! moved by more than {FAR:.0%} and the placebo's:"
+                        f" {len(far)} of {len(self.rows)}."]
+
+
+def _shown(row: Moved | None) -> str:
+    return "" if row is None else f"{row.ratio:.2f}{'!' if row.far else ''}"
+
+
+def of(summaries: Sequence[tuple[Variant, Summary]]) -> Sensitivity:
+    """What these results say; the first is the model's as it is."""
+    m = summaries[0][1].results.manifest
+    return Sensitivity(
+        m.experiment, m.machine, m.baseline, m.commit, ("./pvsync", *sys.argv[1:]),
+        f"{m.vcpus} vCPUs on {m.pcpus} CPUs, {m.boots} seeds; {m.backend}, Linux"
+        f" {m.base_version}, commit {m.commit[:12]}.", tuple(compared(summaries)))
+
+
+def as_text(kept: Sensitivity) -> str:
+    """The table for a terminal, and in words what moved."""
+    heads, lines = kept.table()
+    shown = Table(box=box.SIMPLE_HEAD, title=kept.title, title_justify="left")
+    for number, head in enumerate(heads):
+        shown.add_column(head, justify="right" if number > LABELS else "left", no_wrap=True)
+    for line in lines:
+        shown.add_row(*line)
     out = io.StringIO()
-    Console(file=out, width=WIDTH + 20 * len(names), color_system=None,
-            force_terminal=False).print(table)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    return "\n".join([*lines, *_said(rows)]) + "\n"
+    Console(file=out, width=WIDTH + 20 * len(heads), color_system=None,
+            force_terminal=False).print(shown)
+    text = [line.rstrip() for line in out.getvalue().splitlines()]
+    return "\n".join([*text, *kept.said()]) + "\n"
 
 
-def _said(rows: Sequence[Moved]) -> list[str]:
-    far = [row for row in rows if row.far]
-    chances = {(row.workload, row.vms): row.chance for row in rows}
-    lines = [f"The placebo moved by {chance:.1%} at most: {workload}, {vms} VMs."
-             if chance is not None else f"No placebo: {workload}, {vms} VMs."
-             for (workload, vms), chance in chances.items()]
-    if not far:
-        return [*lines, f"No ratio moved by more than {FAR:.0%} and the placebo's."]
-    return [*lines, f"! moved by more than {FAR:.0%} and the placebo's: {len(far)} of {len(rows)}."]
+def as_markdown(kept: Sensitivity) -> str:
+    """The table as a block of a page, what moved, and what made it."""
+    heads, lines = kept.table()
+    first, *others = [(f"{line[0]}, {line[1]} VMs: {line[2]}", line[LABELS:]) for line in lines]
+    table = Grid(kept.title, "workload and scheme", heads[LABELS:], [first, *others])
+    return "\n\n".join([markdown.grid(table), markdown.items(kept.said()),
+                        markdown.made_by(kept.command) + "\n" + markdown.wrapped(kept.setting)])
 
 
-def write(rows: Sequence[Moved], manifest: Manifest, directory: Path) -> str:
+def write(kept: Sensitivity, directory: Path) -> str:
     """Keep the table and the numbers; the table."""
-    text = as_text(rows, manifest)
+    text = as_text(kept)
     records.replace(directory / TABLE, text)
-    body = {"experiment": manifest.experiment, "machine": manifest.machine,
-            "baseline": manifest.baseline, "commit": manifest.commit,
-            "rows": [asdict(row) for row in rows]}
-    records.replace(directory / FILE, json.dumps(body, indent=1) + "\n")
+    records.replace(directory / FILE, jsonlines.as_json(kept))
     return text
+
+
+def read(file: Path) -> Sensitivity:
+    """What was kept; UsageError when it is damaged."""
+    return jsonlines.read(Sensitivity, file)

@@ -10,7 +10,7 @@ import pytest
 from lab.core.errors import UsageError
 from lab.plan import papers
 from lab.plan.papers import Claim, Paper, Row
-from lab.report import reproduction
+from lab.report import paper_page, reproduction
 from lab.report.reproduction import Verdict
 from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, Counted, Synthetic
@@ -145,8 +145,10 @@ def test_a_page(tmp_path: Path) -> None:
     assert found[4].ours == pytest.approx(10)
     assert found[0].placebo is not None and found[0].placebo < 0.1 and found[1].placebo == 0
     paper = Paper("p", "A Paper", "Somebody, 2013", "a machine", (ROW,))
-    text = reproduction.page(paper, [(ROW, summary), (replace(ROW, name="None"), None)], False,
-                             "./pvsync reproduce p")
+    paper = replace(paper, rows=(ROW, replace(ROW, name="None")))
+    paper_page.keep(paper_page.of(paper, [(ROW, summary)], False, ("./pvsync", "reproduce", "p")),
+                    tmp_path)
+    text = paper_page.page(paper_page.read(tmp_path / paper_page.FILE), paper)
     assert text.startswith("# A Paper\n\n**Of its claims: 3 confirmed, 1 larger, 1 differs,")
     assert "| 2 | pmt | ticket | performance | 4.00 |" in text and "Why: it was measured." in text
     assert "Not made in this run." in text

@@ -12,13 +12,17 @@ import pytest
 
 from lab.core.errors import UsageError
 from lab.machine import provenance
-from lab.report import markdown, published, table
+from lab.plan import papers
+from lab.report import kept, markdown, paper_page, published, sensitivity, table
 from lab.report.grids import Grid
 from lab.report.published import FOLDER
+from lab.report.sensitivity import Variant
 from lab.report.summary import load, summarize
 from tests.lab.synthetic import HACKBENCH, Counted, Synthetic
 
 NAMES = published.names()
+SCHEMES = ("ticket", "pmt", "pv-ticket", "pv-pmt")
+"""Of figure 5."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,13 +37,16 @@ def test_every_block_is_of_its_data() -> None:
 
 
 def test_all_data_are_shown_and_known() -> None:
-    shown = {found["name"] for page in FOLDER.glob("*.md")
+    shown = {(found["kind"], found["name"]) for page in FOLDER.glob("*.md")
              for found in published.BLOCK.finditer(page.read_text()) if found["name"]}
-    assert NAMES and shown == {*NAMES}
+    others = {(kind, name) for kind, one in kept.KINDS.items()
+              for name in one.names(FOLDER / "data")}
+    assert NAMES and shown == {*(("data", name) for name in NAMES), *others}
     assert {file.stem for file in FOLDER.glob("*.svg")} == {*NAMES}
     for page in FOLDER.glob("*.md"):
         text = page.read_text()
-        begun = text.count("<!-- data: ") + text.count("<!-- verdicts -->")
+        begun = sum(text.count(f"<!-- {one}") for one in (
+            "data: ", "paper: ", "sensitivity: ", "verdicts -->", "papers -->"))
         assert begun == text.count("<!-- end -->") == len(
             [*published.BLOCK.finditer(text)]), page.name
 
@@ -144,13 +151,13 @@ def test_what_is_kept_is_what_it_was(tmp_path: Path, folder: Path) -> None:
     text = (folder / "data" / "kept.json").read_text()
     for gone in ("/x/y", "/a/", "jobs", "lock_kicks", str(tmp_path)):
         assert gone not in text
-    kept, summary = published.read("kept", folder), summarize(load(directory))
-    assert kept == published.trimmed(summary)
-    assert kept.manifest.command == ("./pvsync", "run", "b.toml", "--seeds", "3")
-    assert [replace(cell, observed=None) for cell in kept.cells] == [
+    data, summary = published.read("kept", folder), summarize(load(directory))
+    assert data == published.trimmed(summary)
+    assert data.manifest.command == ("./pvsync", "run", "b.toml", "--seeds", "3")
+    assert [replace(cell, observed=None) for cell in data.cells] == [
         replace(cell, observed=None) for cell in summary.cells]
     shown = [*table.main_grids(summary, HACKBENCH),
-             *table.main_grids(kept.summary(), HACKBENCH)]
+             *table.main_grids(data.summary(), HACKBENCH)]
     assert shown[0] == shown[1]
     page = (folder / "kept.md").read_text()
     assert "latency of remote TLB flushes (us)" in page and "1 of 19 runs were invalid" in page
@@ -158,9 +165,9 @@ def test_what_is_kept_is_what_it_was(tmp_path: Path, folder: Path) -> None:
 
 
 def test_options_of_places() -> None:
-    assert published.command(("./pvsync", "run", "x", "--resume", "d", "--vms", "2")) == (
+    assert kept.command(("./pvsync", "run", "x", "--resume", "d", "--vms", "2")) == (
         "./pvsync", "run", "x", "--vms", "2")
-    assert published.command(("--out=d", "--jobs", "--jobs")) == ()
+    assert kept.command(("--out=d", "--jobs", "--jobs")) == ()
 
 
 @pytest.mark.parametrize(("name", "commit", "message"), [
@@ -183,6 +190,34 @@ def test_damaged_and_missing_data(folder: Path) -> None:
     (folder / "data").mkdir()
     (folder / "data" / "none.json").write_text('{"manifest": 3}')
     with pytest.raises(UsageError, match=r"none\.json: manifest must be a table"):
+        published.render(folder)
+
+
+def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
+    """Each has a page of its own, from data that name no place; and the papers a table."""
+    (folder / "README.md").write_text("# All\n<!-- papers -->\n<!-- end -->\n")
+    paper = papers.load("pmt")
+    rows = [(row, summarize(load(Synthetic(SCHEMES, reps=2, boots=1).write(
+        tmp_path / row.folder)))) for row in paper.rows[1:2]]
+    told = ("./pvsync", "reproduce", "pmt", "--out", "/x/y")
+    paper_page.keep(paper_page.of(paper, rows, False, told), tmp_path)
+    assert {file.name for file in published.publish(tmp_path, "pmt", folder)} == {
+        "pmt.json", "paper-pmt.md", "README.md"}
+    page = (folder / "paper-pmt.md").read_text()
+    assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`." in page
+    assert "/x/y" not in (folder / "data" / "papers" / "pmt.json").read_text()
+    assert f"| [{paper.title}](paper-pmt.md) | 7 confirmed, 1 no difference | whole loads |" in (
+        folder / "README.md").read_text()
+
+    base = summarize(load(Synthetic(reps=2, boots=1).write(tmp_path / "made")))
+    half = sensitivity.of([(Variant(), base), (Variant("exit", 0.5), base)])
+    sensitivity.write(half, tmp_path / "made")
+    published.publish(tmp_path / "made", "all", folder)
+    page = (folder / "sensitivity-all.md").read_text()
+    assert "| hackbench, 1 VMs: pmt |" in page and "No ratio moved by more than 10%" in page
+    assert published.render(folder) == []
+    (folder / "data" / "sensitivity" / "all.json").unlink()
+    with pytest.raises(UsageError, match=r"all\.json is not there"):
         published.render(folder)
 
 

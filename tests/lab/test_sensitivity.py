@@ -23,11 +23,14 @@ def made(directory: Path, **factors: float) -> Summary:
     return summarize(load(Synthetic(("a", "a:2", *factors), value=value).write(directory)))
 
 
-def rows(tmp_path: Path, *others: dict[str, float]) -> list[Moved]:
+def results(tmp_path: Path, *others: dict[str, float]) -> list[tuple[Variant, Summary]]:
     made_of = [(Variant(), made(tmp_path / "base", b=0.8, c=0.5))]
-    made_of += [(variant, made(tmp_path / variant.folder, **one)) for variant, one in zip(
+    return made_of + [(variant, made(tmp_path / variant.folder, **one)) for variant, one in zip(
         sensitivity.variants()[1:], others, strict=False)]
-    return sensitivity.compared(made_of)
+
+
+def rows(tmp_path: Path, *others: dict[str, float]) -> list[Moved]:
+    return sensitivity.compared(results(tmp_path, *others))
 
 
 def test_each_number_is_halved_and_doubled() -> None:
@@ -78,10 +81,10 @@ def test_what_the_placebo_does_too_is_not(tmp_path: Path) -> None:
 
 
 def test_the_table_and_the_file(tmp_path: Path) -> None:
-    found = rows(tmp_path, {"b": 0.4, "c": 0.5})
-    manifest = load(tmp_path / "base").manifest
-    text = sensitivity.write(found, manifest, tmp_path)
+    found = sensitivity.of(results(tmp_path, {"b": 0.4, "c": 0.5}))
+    text = sensitivity.write(found, tmp_path)
     assert "0.40!" in text and "! moved by more than 10% and the placebo's: 3 of 9." in text
     assert (tmp_path / sensitivity.TABLE).read_text() == text
     kept = json.loads((tmp_path / sensitivity.FILE).read_text())["rows"]
-    assert len(kept) == len(found) and kept[0]["variant"] == "instruction*0.5"
+    assert len(kept) == len(found.rows) and kept[0]["variant"] == "instruction*0.5"
+    assert sensitivity.read(tmp_path / sensitivity.FILE) == found

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is kept in docs/results/data of papers that were reproduced, and of sensitivities.
+
+`data/papers/NAME.json` gives `<!-- paper: NAME -->`, `data/sensitivity/NAME.json` gives
+`<!-- sensitivity: NAME -->`; `<!-- papers -->` is a row for each paper.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lab.core.errors import UsageError
+from lab.plan import papers
+from lab.report import jsonlines, paper_page, sensitivity
+
+PLACES = ("--out", "--resume", "--jobs")
+"""Options of a command that change no figure, and name places of one machine."""
+Where = Mapping[tuple[str, str | None], str]
+"""The page that has the block of a kind and a name."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of data."""
+
+    folder: str
+    """Of docs/results/data."""
+    file: str
+    """By which a result directory of it is known."""
+    kept: Callable[[Path], tuple[str, str, tuple[str, ...]]]
+    """Of that file: what is to be kept, a title for a page, and the commits that made it."""
+    shown: Callable[[Path], str]
+    """Of what is kept: the block."""
+
+    def place(self, data: Path, name: str) -> Path:
+        """The file that holds this name."""
+        return data / self.folder / f"{name}.json"
+
+    def block(self, data: Path, name: str) -> str:
+        """What stands between the markers; UsageError without data."""
+        file = self.place(data, name)
+        if not file.is_file():
+            raise UsageError(f"{file} is not there: publish {name} first.")
+        return f"\n{self.shown(file).strip()}\n\n"
+
+    def names(self, data: Path) -> list[str]:
+        """Of all that are kept."""
+        return sorted(file.stem for file in (data / self.folder).glob("*.json"))
+
+
+def command(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the places where one machine keeps things."""
+    kept, skip = list[str](), False
+    for word in words:
+        if not skip and not word.startswith(tuple(f"{name}=" for name in PLACES)) \
+                and word not in PLACES:
+            kept.append(Path(word).name if word.startswith("/") else word)
+        skip = word in PLACES and not skip
+    return tuple(kept)
+
+
+def _paper(file: Path) -> tuple[str, str, tuple[str, ...]]:
+    found = paper_page.read(file)
+    return (jsonlines.as_json(replace(found, command=command(found.command))),
+            papers.load(found.paper).title, tuple(one.commit for one in found.rows))
+
+
+def _sensitivity(file: Path) -> tuple[str, str, tuple[str, ...]]:
+    found = sensitivity.read(file)
+    return (jsonlines.as_json(replace(found, command=command(found.command))),
+            found.title, (found.commit,))
+
+
+KINDS = {
+    "paper": Kind("papers", paper_page.FILE, _paper,
+                  lambda file: paper_page.body(paper_page.read(file))),
+    "sensitivity": Kind("sensitivity", sensitivity.FILE, _sensitivity,
+                        lambda file: sensitivity.as_markdown(sensitivity.read(file))),
+}
+
+
+def overview(data: Path, where: Where) -> str:
+    """A row for each paper: its page, and what was found of its claims."""
+    kind = KINDS["paper"]
+    rows = ["| paper | its claims here | played with |", "| --- | --- | --- |"]
+    for name in kind.names(data):
+        kept = paper_page.read(kind.place(data, name))
+        title, page = papers.load(kept.paper).title, where.get(("paper", name))
+        rows.append(f"| {f'[{title}]({page})' if page else title} | {paper_page.counted(kept)} |"
+                    f" {'small loads, few seeds' if kept.quick else 'whole loads'} |")
+    return "\n" + "\n".join(rows) + "\n\n"
