@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @click.command(short_help="The papers' tables and figures, ours beside theirs.")
 @click.argument("names", nargs=-1, metavar="[PAPER]...")
 @click.option("--quick", is_flag=True, help="Short loads, few seeds: at most half an hour a paper.")
+@click.option("--seeds", type=click.IntRange(1, 10_000), default=None,
+              help="Interleavings of each, in place of the paper file's own number.")
 @click.option("--machine", default=machine_model.DEFAULT, show_default=True,
               help="What things cost in virtual time: a model of lab/machines.")
 @click.option("--jobs", type=click.IntRange(1, 1024), default=None,
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 @click.option("--out", type=DIRECTORY, default=paths.ROOT / "results" / "papers",
               help="Where results and pages go; goes on where it is.  [default: results/papers]")
 @QUIET
-def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | None,
-              out: Path) -> None:
+def reproduce(names: tuple[str, ...], quick: bool, seeds: int | None, machine: str,
+              jobs: int | None, out: Path) -> None:
     """Play what PAPERs claim, all of them unless named, in virtual time.
 
     Each gets a page, OUT/PAPER.md: the paper's numbers beside ours, confirmed or contradicted.
@@ -39,7 +41,8 @@ def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | Non
     valid = True
     for paper in [papers.load(name) for name in names or papers.names()]:
         folder = out / (f"{paper.name}-quick" if quick else paper.name)
-        rows = _played(paper, quick, folder, machine, jobs or 0)
+        plans = [(row, row.plan(quick, seeds or 0)) for row in paper.rows]
+        rows = _played(paper.name, plans, folder, machine, jobs or 0)
         kept = paper_page.of(paper, rows, quick, ("./pvsync", *sys.argv[1:]))
         paper_page.keep(kept, folder)
         text = paper_page.page(kept)
@@ -52,7 +55,7 @@ def reproduce(names: tuple[str, ...], quick: bool, machine: str, jobs: int | Non
         sys.exit(1)
 
 
-def _played(paper: papers.Paper, quick: bool, folder: Path, machine: str,
+def _played(name: str, plans: list[tuple[papers.Row, Experiment]], folder: Path, machine: str,
             jobs: int) -> list[tuple[papers.Row, "Summary"]]:
     """Each row with its results; rows of one experiment have the same."""
     from lab.cli.played import play
@@ -60,11 +63,10 @@ def _played(paper: papers.Paper, quick: bool, folder: Path, machine: str,
     rows: list[tuple[papers.Row, Summary]] = []
     made: list[tuple[Experiment, Summary]] = []
     with shown() as progress:
-        for row in paper.rows:
-            plan = row.plan(quick)
+        for row, plan in plans:
             summary = next((one for other, one in made if other == plan), None)
             if summary is None:
-                progress.say(f"{paper.name}, {row.name}: {plan.name}")
+                progress.say(f"{name}, {row.name}: {plan.name}")
                 summary = play(plan, folder / row.folder, machine, jobs,
                                remembered_packages(None), progress)
                 made.append((plan, summary))

@@ -80,9 +80,13 @@ class Row:
         """Of its results."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.name.lower()).split())
 
-    def plan(self, quick: bool) -> Experiment:
-        """The experiment; UsageError when it does not exist or does not fit."""
+    def plan(self, quick: bool, seeds: int = 0) -> Experiment:
+        """The experiment, with another number of seeds if one is given.
+
+        UsageError when it does not exist or does not fit.
+        """
         size = self.quick.over(self.whole) if quick else self.whole
+        size = Size(seeds=seeds).over(size)
         names = tuple(filter(None, self.workloads.values())) if quick else tuple(self.workloads)
         return config.experiment(self.experiment, config.Overrides(
             schemes=self.schemes or None, workloads=names, vms=size.vms or None, reps=1,

@@ -15,6 +15,7 @@ from lab.cli.reproduce import reproduce
 from lab.cli.sensitivity import sensitivity_command
 from lab.core.model import Experiment
 from lab.core.progress import Progress
+from lab.report import paper_page
 from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, Synthetic
 
@@ -71,6 +72,9 @@ def test_a_paper_is_reproduced(tmp_path: Path, calls: list[tuple[str, str]]) -> 
     page = (tmp_path / "pmt-quick.md").read_text()
     assert page in done.output and "| 2 | pmt | ticket | performance | 3.89 | 2.0" in page
     assert "not played" in (tmp_path / "shoot4u-quick.md").read_text()
+    called(reproduce, "pmt", "--quick", "--seeds", "3", "--out", str(tmp_path / "more"))
+    kept = paper_page.read(tmp_path / "more" / "pmt-quick" / paper_page.FILE)
+    assert {one.seeds for row in kept.rows for one in row.found if one.ours} == {3}
 
 
 def test_runs_that_are_missing_are_told(tmp_path: Path, calls: list[tuple[str, str]],
