@@ -54,6 +54,7 @@ def tarball(package: str, suite: str, name: str) -> Path:
             tools.run([*command, "update"], cwd=work)
             tools.run([*command, "download", package], cwd=work)
             tools.run(["dpkg-deb", "--extract", next(work.glob("*.deb")), work / "root"])
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
             (work / "root/usr/src" / name).rename(out / name)
         except (LabError, OSError, StopIteration) as error:
             raise LabError(

@@ -17,6 +17,7 @@ import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from lab.core import paths, scratch
 from lab.core.errors import LabError, UsageError
@@ -59,20 +60,32 @@ def build(folder: Path) -> Path:
     """Make the package in a folder; LabError if dpkg-deb cannot."""
     if shutil.which("dpkg-deb") is None:
         raise UsageError("dpkg-deb is missing: install the Debian package dpkg")
-    told = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
-    project = told["project"]
-    rooms = [name.removeprefix("lab.") for name in told["tool"]["setuptools"]["packages"]
+    rooms = [name.removeprefix("lab.") for name in _project()["tool"]["setuptools"]["packages"]
              if name not in {"lab", "lab.kernel"}]
-    out = folder / f"pvsync-tools_{project['version']}_all.deb"
+    out = folder / f"pvsync-tools_{version()}_all.deb"
     with scratch.Scratch() as place:
         stage = place / "root"
-        _fill(stage, str(project["version"]), rooms)
-        done = subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", stage, out],
-                              capture_output=True, text=True, check=False,
-                              env={"PATH": "/usr/bin:/bin", "SOURCE_DATE_EPOCH": str(EPOCH)})
+        _fill(stage, version(), rooms)
+        pack(stage, out)
+    return out
+
+
+def _project() -> Any:
+    return tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
+
+
+def version() -> str:
+    """Of pvsync, as pyproject.toml says."""
+    return str(_project()["project"]["version"])
+
+
+def pack(stage: Path, out: Path) -> None:
+    """Make a package of a folder that has DEBIAN; LabError if dpkg-deb cannot."""
+    done = subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", stage, out],
+                          capture_output=True, text=True, check=False,
+                          env={"PATH": "/usr/bin:/bin", "SOURCE_DATE_EPOCH": str(EPOCH)})
     if done.returncode:
         raise LabError(f"{out} cannot be made: {done.stderr.strip().splitlines()[-1]}")
-    return out
 
 
 def _fill(stage: Path, version: str, rooms: list[str]) -> None:
@@ -83,24 +96,24 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
     for name in ("__init__.py", "__main__.py"):
         shutil.copy(paths.LAB / name, library / "lab")
     about = library / f"pvsync-{version}.dist-info/METADATA"
-    _put(about, f"Metadata-Version: 2.1\nName: pvsync\nVersion: {version}\n")
+    put(about, f"Metadata-Version: 2.1\nName: pvsync\nVersion: {version}\n")
     locked = (paths.ROOT / "requirements/operate.txt").read_text()
     for name, wanted in LOCKED.findall(locked):
         _vendor(library, name, wanted)
-    _put(stage / "usr/bin/pvsync", PROGRAM, 0o755)
+    put(stage / "usr/bin/pvsync", PROGRAM, 0o755)
     for file in sorted((paths.LAB / "operate/data").iterdir()):
         text = file.read_text().replace(LOCAL, PACKAGED)
         if file.suffix:
-            _put(stage / "usr/lib/systemd/system" / file.name, text)
+            put(stage / "usr/lib/systemd/system" / file.name, text)
         else:
-            _put(share / "pvsync" / file.name, text, 0o755)
+            put(share / "pvsync" / file.name, text, 0o755)
     for page in ("operators.md", "install.md"):
-        _put(share / "doc/pvsync-tools" / page, (paths.ROOT / "docs" / page).read_text())
-    _put(share / "doc/pvsync-tools/copyright", COPYRIGHT)
+        put(share / "doc/pvsync-tools" / page, (paths.ROOT / "docs" / page).read_text())
+    put(share / "doc/pvsync-tools/copyright", COPYRIGHT)
     size = sum(file.stat().st_size for file in stage.rglob("*") if file.is_file())
-    _put(stage / "DEBIAN/control", CONTROL.format(
-        version=version, maintainer=_maintainer(), size=-(-size // 1024)))
-    _put(stage / "DEBIAN/postrm", PURGE, 0o755)
+    put(stage / "DEBIAN/control", CONTROL.format(
+        version=version, maintainer=maintainer(), size=-(-size // 1024)))
+    put(stage / "DEBIAN/postrm", PURGE, 0o755)
     for one in stage.rglob("*"):
         one.chmod(0o755 if one.is_dir() or one.stat().st_mode & 0o100 else 0o644)
 
@@ -120,14 +133,15 @@ def _vendor(library: Path, name: str, wanted: str) -> None:
         left.unlink()
 
 
-def _maintainer() -> str:
+def maintainer() -> str:
     """Who makes it, as git knows them."""
     who = [subprocess.run(["git", "config", f"user.{key}"], cwd=paths.ROOT, capture_output=True,
                           text=True, check=False).stdout.strip() for key in ("name", "email")]
     return f"{who[0] or 'unknown'} <{who[1] or 'unknown@localhost'}>"
 
 
-def _put(file: Path, text: str, mode: int = 0o644) -> None:
+def put(file: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file of a package, and the folders that it is in."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     file.chmod(mode)

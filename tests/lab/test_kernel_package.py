@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages of a kernel: what is refused at once, what the packages say, and what boots."""
+
+import os
+import shutil
+import subprocess
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from lab.build import kernel_package
+from lab.build.kernel_package import DATA, Wanted
+from lab.core import tools
+from lab.core.errors import UsageError
+from tests.lab.calls import Call, call
+
+__all__ = ["call"]
+STOCK, OURS = "6.12.117+deb13-amd64", "6.12.117-pvsync"
+MENU = f"""
+menuentry 'Debian' --class os $menuentry_id_option 'gnulinux-simple-ab-12' {{
+	linux /boot/vmlinuz-{STOCK} root=UUID=ab-12 ro quiet
+}}
+submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab-12' {{
+	menuentry 'with {STOCK}' $menuentry_id_option 'gnulinux-{STOCK}-advanced-ab-12' {{
+	menuentry 'with {OURS}' $menuentry_id_option 'gnulinux-{OURS}-advanced-ab-12' {{
+	menuentry 'recovery' $menuentry_id_option 'gnulinux-{OURS}-recovery-ab-12' {{
+}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def all_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "require", lambda *_: None)
+
+
+def test_refusals_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = tmp_path / "text"
+    text.write_text("no setting\n")
+    for wanted, why in (
+        (Wanted("rt"), "choose from amd64, cloud-amd64"),
+        (Wanted("amd64", sign=(tmp_path / "key", text)), "key cannot be read"),
+        (Wanted("amd64", fragments=(text,)), "is no Kconfig setting"),
+        (Wanted("amd64", lsmod=text), "names no module"),
+        (Wanted("amd64", tree=tmp_path), "not a Linux tree"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            kernel_package.build(wanted, tmp_path)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 20 << 30))
+    with pytest.raises(UsageError, match="20 GiB free and the build takes 26"):
+        kernel_package.check(Wanted("amd64"))
+    kernel_package.check(Wanted("cloud-amd64"))
+
+
+def test_options_without_a_kernel(tmp_path: Path, call: Call) -> None:
+    done = call("package", "--out", str(tmp_path), "--lsmod", "x")
+    assert "are of --kernel FLAVOUR" in str(done) and [*tmp_path.iterdir()] == []
+
+
+def test_the_image_needs_what_keeps_it_from_being_the_default() -> None:
+    control = "Package: a\nVersion: 1\nDescription: b\n c\n"
+    assert "\nDepends: pvsync-boot\nDescription: b" in kernel_package._depending(
+        control, "pvsync-boot")
+    control = control.replace("Version", "Depends: kmod\nVersion")
+    assert "\nDepends: pvsync-boot, kmod\n" in kernel_package._depending(control, "pvsync-boot")
+
+
+def test_the_package_that_chooses(tmp_path: Path) -> None:
+    made = kernel_package.boot(tmp_path)
+    listed = subprocess.run(["dpkg-deb", "--contents", made], capture_output=True, text=True,
+                            check=True).stdout
+    assert "-rwxr-xr-x root/root" in listed and "./usr/sbin/pvsync-boot" in listed
+    assert "./etc/default/grub.d/pvsync.cfg" in listed
+    about = subprocess.run(["dpkg-deb", "--info", made, "conffiles"], capture_output=True,
+                           text=True, check=True).stdout
+    assert about == "/etc/default/grub.d/pvsync.cfg\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A root with two kernels and a menu; its GRUB tools note what they are told."""
+    for folder in ("boot/grub", "etc", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (STOCK, "6.1.0-9-amd64", OURS):
+        (tmp_path / "boot" / f"vmlinuz-{name}").touch()
+    (tmp_path / "boot/grub/grub.cfg").write_text(MENU)
+    for name in ("grub-reboot", "update-grub", "grub-editenv"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/told\n')
+        program.chmod(0o755)
+    (tmp_path / "bin/id").write_text("#!/bin/sh\necho 0\n")
+    (tmp_path / "bin/id").chmod(0o755)
+    return tmp_path
+
+
+def run(machine: Path, file: str, after: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One of the scripts as if this folder were the root."""
+    text = (DATA / file).read_text()
+    for place in ("/boot/", "/etc/pvsync-boot"):
+        text = text.replace(place, f"{machine}{place}")
+    return subprocess.run(["sh", "-c", text + after, "pvsync-boot", *arguments], text=True,
+                          capture_output=True, check=False,
+                          env={"PATH": f"{machine / 'bin'}:{os.environ['PATH']}"})
+
+
+def default(machine: Path) -> str:
+    done = run(machine, "pvsync.cfg", 'echo "$GRUB_TOP_LEVEL"')
+    return done.stdout.strip().removeprefix(f"{machine}/boot/vmlinuz-")
+
+
+def test_what_boots(machine: Path) -> None:
+    """The newest other kernel, until told; a kernel that is gone is not waited for."""
+    assert default(machine) == STOCK
+    assert run(machine, "pvsync-boot", "", "once").returncode == 0
+    assert (machine / "told").read_text() == (
+        f"grub-reboot gnulinux-advanced-ab-12>gnulinux-{OURS}-advanced-ab-12\n")
+    assert default(machine) == STOCK
+    said = run(machine, "pvsync-boot", "", "always", OURS).stdout
+    assert said == f"From now on {OURS} is booted.\n"
+    assert (machine / "told").read_text().endswith("\nupdate-grub \n")
+    assert default(machine) == OURS
+    assert f"by default: {STOCK}\n" in run(machine, "pvsync-boot", "", "show").stdout, (
+        "it is read from the menu, which a fake update-grub leaves alone")
+    (machine / "boot" / f"vmlinuz-{OURS}").unlink()
+    assert default(machine) == STOCK
+    assert "no pvsync kernel is installed" in run(machine, "pvsync-boot", "", "once").stderr
+    (machine / "boot" / f"vmlinuz-{OURS}").touch()
+    assert run(machine, "pvsync-boot", "", "stock").returncode == 0
+    assert default(machine) == STOCK and not (machine / "etc/pvsync-boot").exists()
+
+
+@pytest.mark.parametrize(("arguments", "why"), [
+    ((), "Usage: pvsync-boot once"), (("twice",), "Usage: pvsync-boot once"),
+    (("once", "6.1.0-9-amd64"), "has no entry for 6.1.0-9-amd64: run update-grub"),
+    (("always", "7.0"), "there is no kernel"),
+])
+def test_wrong_calls_change_nothing(machine: Path, arguments: tuple[str, ...], why: str) -> None:
+    done = run(machine, "pvsync-boot", "", *arguments)
+    assert done.returncode and why in done.stderr
+    assert not (machine / "told").exists() and not (machine / "etc/pvsync-boot").exists()
+
+
+def test_a_machine_without_grub(machine: Path) -> None:
+    (machine / "boot/grub/grub.cfg").unlink()
+    assert "does not boot by GRUB" in run(machine, "pvsync-boot", "", "show").stderr
