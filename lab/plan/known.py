@@ -77,7 +77,7 @@ def _taken(text: str, function: str) -> Values:
     if not re.search(r"\barg\b", body.partition("{")[2]):
         return () if body else None
     values: list[Value] = []
-    chosen = ["lock_choices"] if "find_choice(arg)" in body else []
+    chosen = ["lock_choices"] if "lock_find_choice(arg)" in body else []
     for table in (*MATCHED.findall(body), *chosen):
         values += _table(text, table)
     number = NUMBER.search(body)

@@ -22,9 +22,9 @@ FAULTS = {
     "state": ("lockdep", "inconsistent lock state"),
     "reader": ("lockdep", "suspicious RCU usage"),
     "sleeper": ("lockdep", "sleeping function called from invalid context"),
-    "bounds": ("kasan", "BUG: KASAN: slab-out-of-bounds in bounds"),
-    "freed": ("kasan", "BUG: KASAN: slab-use-after-free in freed"),
-    "race": ("kcsan", "BUG: KCSAN: data-race in race_on"),
+    "bounds": ("kasan", "BUG: KASAN: slab-out-of-bounds in provoke_out_of_bounds"),
+    "freed": ("kasan", "BUG: KASAN: slab-use-after-free in provoke_use_after_free"),
+    "race": ("kcsan", "BUG: KCSAN: data-race in provoke_race_on"),
 }
 """Faults that the module provoke_fault makes: who has to notice, and what it says."""
 TORTURE = r"""

@@ -28,11 +28,11 @@ static const char * const names[] = {
 	[A] = "a",
 	[B] = "b:",
 };
-static int __init parse_lock(char *arg)
+static int __init lock_parse_choice(char *arg)
 {
-	choice = find_choice(arg);
+	choice = lock_find_choice(arg);
 }
-early_param("pvsync.lock", parse_lock);
+early_param("pvsync.lock", lock_parse_choice);
 static int __init parse_more(char *arg)
 {
 	if (match_string(names, ARRAY_SIZE(names), arg) < 0 && strcmp(arg, "auto"))

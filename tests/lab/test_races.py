@@ -30,7 +30,8 @@ def test_functions_of_a_patch() -> None:
 def test_functions_of_our_sources() -> None:
     known = races.functions()
     # Static, global, with a type before its name, in a header; then around hunks.
-    assert {"yield_to_picked", "pvsync_spin", "find_value", "choice_set", "takes_number"} <= known
+    assert {"spin_yield_to_picked", "pvsync_spin", "choice_find_value", "choice_set",
+            "choice_takes_number"} <= known
     assert {"context_switch", "kvm_vcpu_on_spin", "try_to_wake_up", "__rcu_read_lock"} <= known
     assert not known & {"if", "while", "for", "switch", "return", "sizeof", "kfree", "schedule"}
 
@@ -39,6 +40,6 @@ def test_races_of_others() -> None:
     assert races.elsewhere("BUG: KCSAN: data-race in a_b / c.constprop.0")
     assert races.elsewhere("BUG: KCSAN: data-race in a_b+0x1/0x2")
     assert not races.elsewhere("BUG: KCSAN: data-race in a_b / pvsync_spin")
-    assert not races.elsewhere("BUG: KCSAN: data-race in find_value.isra.0 / a_b")
+    assert not races.elsewhere("BUG: KCSAN: data-race in choice_find_value.isra.0 / a_b")
     assert not races.elsewhere("BUG: KASAN: slab-out-of-bounds in a_b+0x1/0x2")
     assert not races.elsewhere("fine")

@@ -541,7 +541,7 @@ inline lend(c, interrupt)
 #endif
 }
 
-/* keep_loan(), in a section or with an interrupt to take */
+/* loan_keep(), in a section or with an interrupt to take */
 inline stay(c)
 {
 	d_step {

@@ -243,7 +243,7 @@ inline schedule()
 	d_step {
 		if
 		:: granted && NOT_RETURNED && TIME_LEFT && STILL_IN && FAIR ->
-			/* keep_loan() */
+			/* loan_keep() */
 			looks++;
 			assert(looks <= STEPS);
 			assert(!realtime && !returned);

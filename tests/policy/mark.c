@@ -148,7 +148,7 @@ static void not_with_a_dirty_ring(void)
 	REFUSED_WITH(vm.dirty_ring_size = 4096);
 }
 
-/* What kvm_gfn_to_hva_cache_init() has stored by then, see record_is_found(). */
+/* What kvm_gfn_to_hva_cache_init() has stored by then, see mark_record_is_found(). */
 static void not_while_the_record_is_looked_up_anew(void)
 {
 	struct gfn_to_hva_cache *record = &vcpu.arch.st.cache;

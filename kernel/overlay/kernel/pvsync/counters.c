@@ -62,7 +62,7 @@ struct dentry * __init pvsync_debugfs(void)
 	return pvsync_dir;
 }
 
-static int switch_get(void *data, u64 *value)
+static int counters_switch_get(void *data, u64 *value)
 {
 	struct static_key_false *key = data;
 
@@ -70,7 +70,7 @@ static int switch_get(void *data, u64 *value)
 	return 0;
 }
 
-static int switch_set(void *data, u64 value)
+static int counters_switch_set(void *data, u64 value)
 {
 	struct static_key_false *key = data;
 
@@ -85,7 +85,8 @@ static int switch_set(void *data, u64 value)
 	synchronize_rcu();
 	return 0;
 }
-DEFINE_DEBUGFS_ATTRIBUTE(switch_fops, switch_get, switch_set, "%llu\n");
+DEFINE_DEBUGFS_ATTRIBUTE(switch_fops, counters_switch_get, counters_switch_set,
+			 "%llu\n");
 
 /**
  * pvsync_create_switch - make a debugfs file that switches something, 0 or 1
@@ -115,7 +116,7 @@ static int counters_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 
-static void clear_counters(unsigned int cpu)
+static void counters_clear(unsigned int cpu)
 {
 	unsigned int i;
 
@@ -125,7 +126,7 @@ static void clear_counters(unsigned int cpu)
 		pvsync_clear_waits(cpu);
 }
 
-static void clear_here(void *info)
+static void counters_clear_here(void *info)
 {
 	void (**clear)(unsigned int cpu) = info;
 
@@ -157,7 +158,7 @@ ssize_t pvsync_clear_write(const char __user *buf, size_t count, void (*clear)(u
 		if (!cpu_online(cpu))
 			clear(cpu);
 	}
-	on_each_cpu(clear_here, &clear, 1);
+	on_each_cpu(counters_clear_here, &clear, 1);
 	cpus_read_unlock();
 	return count;
 }
@@ -165,7 +166,7 @@ ssize_t pvsync_clear_write(const char __user *buf, size_t count, void (*clear)(u
 static ssize_t counters_write(struct file *file, const char __user *buf,
 			      size_t count, loff_t *pos)
 {
-	return pvsync_clear_write(buf, count, clear_counters);
+	return pvsync_clear_write(buf, count, counters_clear);
 }
 
 static int counters_open(struct inode *inode, struct file *file)

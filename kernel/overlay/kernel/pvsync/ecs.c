@@ -158,7 +158,7 @@ static enum ecs_form form __ro_after_init = FORM_OFF;
 /* Records are shared although nothing is claimed, for what the host has to say. */
 static bool share_anyway __ro_after_init;
 
-static void give_back(void)
+static void ecs_give_back(void)
 {
 	__pvsync_count(PVSYNC_ecs_given_back);
 	kvm_hypercall1(PVSYNC_HC_GIVE_BACK, 0);
@@ -173,7 +173,7 @@ static void give_back(void)
 void __pvsync_ecs_reschedule(void)
 {
 	if (this_cpu_read(pvsync_ecs.borrowed) && !rcu_preempt_depth())
-		give_back();
+		ecs_give_back();
 }
 
 #ifdef CONFIG_PARAVIRT_SPINLOCKS
@@ -181,7 +181,7 @@ void __pvsync_ecs_reschedule(void)
 /* With free, what a contended spinlock called before its waits were announced. */
 static slowpath_fn spin_slowpath __ro_after_init;
 
-static void notrace announced_spin(struct qspinlock *lock, u32 val)
+static void notrace ecs_announced_spin(struct qspinlock *lock, u32 val)
 {
 	pvsync_ecs_wait_begins();
 	spin_slowpath(lock, val);
@@ -199,17 +199,17 @@ slowpath_fn pvsync_spin_slowpath(void)
 }
 
 /* Context: one CPU, before alternatives turn it into a direct call. */
-static void __init announce_spins(bool on)
+static void __init ecs_announce_spins(bool on)
 {
 	slowpath_fn plain = pvsync_spin_slowpath();
 
 	spin_slowpath = on ? plain : NULL;
-	pvsync_set_slowpath(on ? announced_spin : plain);
+	pvsync_set_slowpath(on ? ecs_announced_spin : plain);
 }
 
 #else
 
-static void __init announce_spins(bool on) { }
+static void __init ecs_announce_spins(bool on) { }
 
 #endif /* CONFIG_PARAVIRT_SPINLOCKS */
 
@@ -219,19 +219,19 @@ DEFINE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
 EXPORT_SYMBOL(pvsync_ecs_count_key);
 
 /* What a word counts, BORROWED or not; negative if it ended more than it began. */
-static __always_inline s64 counted(u64 word)
+static __always_inline s64 ecs_word_counts(u64 word)
 {
 	return (s64)(word << 1) >> 1;
 }
 
 /* Sections are in all fields but the last one. */
-static __always_inline bool in_section(u64 word)
+static __always_inline bool ecs_in_section(u64 word)
 {
-	return counted(word) & (PVSYNC_ECS_SPINNER - 1);
+	return ecs_word_counts(word) & (PVSYNC_ECS_SPINNER - 1);
 }
 
 /* Take away @surplus, which should be none. */
-static __always_inline void set_right(u64 __percpu *word, s64 surplus)
+static __always_inline void ecs_set_right(u64 __percpu *word, s64 surplus)
 {
 	if (likely(!surplus))
 		return;
@@ -239,9 +239,10 @@ static __always_inline void set_right(u64 __percpu *word, s64 surplus)
 	__pvsync_count(PVSYNC_ecs_unbalanced);
 }
 
-static __always_inline void set_right_negative(u64 __percpu *word)
+static __always_inline void ecs_set_right_negative(u64 __percpu *word)
 {
-	set_right(word, min_t(s64, counted(this_cpu_read(*word)), 0));
+	ecs_set_right(word,
+		      min_t(s64, ecs_word_counts(this_cpu_read(*word)), 0));
 }
 
 /*
@@ -257,14 +258,14 @@ __visible void notrace pvsync_ecs_left(void)
 	if (in_nmi())
 		return;
 	raw_local_irq_save(flags);
-	set_right_negative(&pvsync_ecs.non_preemptable);
-	set_right_negative(&pvsync_ecs.preemptable);
-	if (!in_section(this_cpu_read(pvsync_ecs.non_preemptable)) &&
-	    !in_section(this_cpu_read(pvsync_ecs.preemptable))) {
+	ecs_set_right_negative(&pvsync_ecs.non_preemptable);
+	ecs_set_right_negative(&pvsync_ecs.preemptable);
+	if (!ecs_in_section(this_cpu_read(pvsync_ecs.non_preemptable)) &&
+	    !ecs_in_section(this_cpu_read(pvsync_ecs.preemptable))) {
 		this_cpu_and(pvsync_ecs.non_preemptable, ~PVSYNC_ECS_BORROWED);
 		this_cpu_and(pvsync_ecs.preemptable, ~PVSYNC_ECS_BORROWED);
 		if (this_cpu_read(pvsync_ecs.borrowed))
-			give_back();
+			ecs_give_back();
 	}
 	raw_local_irq_restore(flags);
 }
@@ -302,21 +303,21 @@ void notrace __pvsync_ecs_switch(struct task_struct *prev, struct task_struct *n
 {
 	u64 goes, comes = next->pvsync.ecs;
 
-	set_right_negative(&pvsync_ecs.preemptable);
-	goes = counted(this_cpu_read(pvsync_ecs.preemptable));
+	ecs_set_right_negative(&pvsync_ecs.preemptable);
+	goes = ecs_word_counts(this_cpu_read(pvsync_ecs.preemptable));
 	prev->pvsync.ecs = goes;
 	next->pvsync.ecs = 0;
 	this_cpu_add(pvsync_ecs.preemptable, comes - goes);
 
-	set_right(&pvsync_ecs.non_preemptable,
-		  counted(this_cpu_read(pvsync_ecs.non_preemptable)) - PVSYNC_ECS_LOCK);
+	ecs_set_right(&pvsync_ecs.non_preemptable,
+		      ecs_word_counts(this_cpu_read(pvsync_ecs.non_preemptable)) - PVSYNC_ECS_LOCK);
 }
 
 /*
  * Context: the one CPU, interrupts disabled. What is released while the key changes
  * leaves the words as they are, or less; they must not seem negative then.
  */
-static void __init count_sections(bool on)
+static void __init ecs_count_sections(bool on)
 {
 	if (on == static_key_enabled(&pvsync_ecs_count_key))
 		return;
@@ -332,22 +333,22 @@ static void __init count_sections(bool on)
 
 #else
 
-static void __init count_sections(bool on) { }
+static void __init ecs_count_sections(bool on) { }
 
 #endif /* CONFIG_PVSYNC_ECS_COUNT */
 
-static void __init set_form(enum ecs_form wanted)
+static void __init ecs_set_form(enum ecs_form wanted)
 {
 	form = wanted;
-	count_sections(form == FORM_COUNT);
-	announce_spins(form == FORM_FREE);
+	ecs_count_sections(form == FORM_COUNT);
+	ecs_announce_spins(form == FORM_FREE);
 	if (form == FORM_FREE)
 		static_branch_enable(&pvsync_ecs_free_key);
 	else
 		static_branch_disable(&pvsync_ecs_free_key);
 }
 
-static const char * __init why_not(enum ecs_form wanted)
+static const char * __init ecs_why_not(enum ecs_form wanted)
 {
 	if (wanted == FORM_OFF)
 		return NULL;
@@ -359,7 +360,7 @@ static const char * __init why_not(enum ecs_form wanted)
 }
 
 /* There is one CPU, and interrupts are off. The last pvsync.ecs= counts. */
-static int __init parse_ecs(char *arg)
+static int __init ecs_parse_form(char *arg)
 {
 	int wanted = match_string(form_names, ARRAY_SIZE(form_names), arg);
 	const char *reason;
@@ -369,22 +370,22 @@ static int __init parse_ecs(char *arg)
 			arg);
 		return 1;
 	}
-	reason = why_not(wanted);
+	reason = ecs_why_not(wanted);
 	if (reason) {
 		pr_info("pvsync.ecs=%s is off here: %s\n", arg, reason);
 		wanted = FORM_OFF;
 	}
-	set_form(wanted);
+	ecs_set_form(wanted);
 	pr_info("critical sections: %s\n", form_names[form]);
 	return 1;
 }
-__setup("pvsync.ecs=", parse_ecs);
+__setup("pvsync.ecs=", ecs_parse_form);
 
 /**
  * pvsync_ecs_share_anyway - share the records whether sections are told or not
  * @wanted: whether to; the last call counts
  *
- * Context: parameters, as parse_ecs().
+ * Context: parameters, as ecs_parse_form().
  *
  * Return: the reason why that is impossible, for the log; NULL if it is not.
  */
@@ -397,7 +398,7 @@ const char * __init pvsync_ecs_share_anyway(bool wanted)
 }
 
 /* Where a task has its nesting of RCU readers; 0 if it counts none. */
-static unsigned long nesting_offset(void)
+static unsigned long ecs_nesting_offset(void)
 {
 #ifdef CONFIG_PREEMPT_RCU
 	BUILD_BUG_ON(offsetof(struct task_struct, rcu_read_lock_nesting) > PVSYNC_ECS_TASK_MASK);
@@ -416,10 +417,10 @@ static const struct pvsync_ecs_layout preempt_count_layout = {
 	.wait		= PREEMPT_OFFSET,
 };
 
-static long share_record(void)
+static long ecs_share_record(void)
 {
 	u64 record = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_ecs));
-	unsigned long nesting = nesting_offset();
+	unsigned long nesting = ecs_nesting_offset();
 	u64 count, task = 0, memory = 0;
 
 	if (form == FORM_OFF)
@@ -439,7 +440,7 @@ static long share_record(void)
 static bool sharing = true;
 
 /* Without a host that writes to it, a record says that there is nothing to say. */
-static void tell_nothing(void)
+static void ecs_tell_nothing(void)
 {
 	this_cpu_write(pvsync_ecs.preempted, 0);
 	this_cpu_write(pvsync_ecs.overcommitted, 0);
@@ -452,7 +453,7 @@ static DEFINE_PER_CPU(bool, taken);
 /* Whether it is said that one is not; CPUs that share at the same tick find out together. */
 static atomic_t unheard = ATOMIC_INIT(0);
 
-static bool all_taken(void)
+static bool ecs_all_taken(void)
 {
 	unsigned int cpu;
 
@@ -464,47 +465,47 @@ static bool all_taken(void)
 }
 
 /* A line when the first record is refused, and one when the last is taken again. */
-static void say_whether_heard(long answer)
+static void ecs_say_whether_heard(long answer)
 {
 	if (answer && !atomic_xchg(&unheard, 1))
 		pr_warn("critical sections go unheard: the host does not take the record of a CPU (%ld)\n",
 			answer);
-	else if (!answer && atomic_read(&unheard) && all_taken() && atomic_xchg(&unheard, 0))
+	else if (!answer && atomic_read(&unheard) && ecs_all_taken() && atomic_xchg(&unheard, 0))
 		pr_info("critical sections are heard again\n");
 }
 
 /*
- * Interrupts are disabled, so that set_sharing(false) is either seen here, or undoes it
- * on this CPU.
+ * Interrupts are disabled, so that ecs_set_sharing(false) is either seen here, or undoes
+ * it on this CPU.
  */
-static void share(void *unused)
+static void ecs_share_cpu(void *unused)
 {
 	unsigned long flags;
 	long answer = 0;
 
 	local_irq_save(flags);
 	if (READ_ONCE(sharing)) {
-		answer = share_record();
+		answer = ecs_share_record();
 		this_cpu_write(taken, !answer);
 	}
 	if (answer)
-		tell_nothing();
+		ecs_tell_nothing();
 	local_irq_restore(flags);
-	say_whether_heard(answer);
+	ecs_say_whether_heard(answer);
 }
 
-static void unshare(void *unused)
+static void ecs_unshare_cpu(void *unused)
 {
 	this_cpu_write(taken, false);
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
 /* No CPU is going down meanwhile, which would not be asked to unshare once more. */
-static void set_sharing(bool on)
+static void ecs_set_sharing(bool on)
 {
 	cpus_read_lock();
 	WRITE_ONCE(sharing, on);
-	on_each_cpu(on ? share : unshare, NULL, 1);
+	on_each_cpu(on ? ecs_share_cpu : ecs_unshare_cpu, NULL, 1);
 	cpus_read_unlock();
 }
 
@@ -518,38 +519,39 @@ static void set_sharing(bool on)
 
 static DEFINE_PER_CPU(struct timer_list, share_timer);
 
-static void share_again(struct timer_list *timer)
+static void ecs_share_again(struct timer_list *timer)
 {
-	share(NULL);
+	ecs_share_cpu(NULL);
 	mod_timer(timer, jiffies + SHARE_AGAIN);
 }
 
-static int cpu_up(unsigned int cpu)
+static int ecs_cpu_up(unsigned int cpu)
 {
 	struct timer_list *timer = this_cpu_ptr(&share_timer);
 
-	share(NULL);
-	timer_setup(timer, share_again, TIMER_PINNED | TIMER_DEFERRABLE);
+	ecs_share_cpu(NULL);
+	timer_setup(timer, ecs_share_again, TIMER_PINNED | TIMER_DEFERRABLE);
 	mod_timer(timer, jiffies + SHARE_AGAIN);
 	return 0;
 }
 
-static int cpu_down(unsigned int cpu)
+static int ecs_cpu_down(unsigned int cpu)
 {
 	timer_shutdown_sync(this_cpu_ptr(&share_timer));
-	unshare(NULL);
+	ecs_unshare_cpu(NULL);
 	return 0;
 }
 
 /* The next kernel does not know that the host writes to its memory. */
-static int reboot(struct notifier_block *nb, unsigned long code, void *unused)
+static int ecs_unshare_at_reboot(struct notifier_block *nb, unsigned long code,
+				 void *unused)
 {
-	set_sharing(false);
+	ecs_set_sharing(false);
 	return NOTIFY_DONE;
 }
 
 static struct notifier_block reboot_nb = {
-	.notifier_call = reboot,
+	.notifier_call = ecs_unshare_at_reboot,
 };
 
 /*
@@ -557,19 +559,20 @@ static struct notifier_block reboot_nb = {
  * jumped to from, for a while, is told of by no notifier. Devices are told of all that, so
  * there is one. CPUs that go down are seen to.
  */
-static int freeze(struct device *dev)
+static int ecs_freeze_sharing(struct device *dev)
 {
-	set_sharing(false);
+	ecs_set_sharing(false);
 	return 0;
 }
 
-static int thaw(struct device *dev)
+static int ecs_thaw_sharing(struct device *dev)
 {
-	set_sharing(true);
+	ecs_set_sharing(true);
 	return 0;
 }
 
-static DEFINE_SIMPLE_DEV_PM_OPS(sleep_ops, freeze, thaw);
+static DEFINE_SIMPLE_DEV_PM_OPS(sleep_ops, ecs_freeze_sharing,
+				ecs_thaw_sharing);
 
 static struct platform_driver sleep_driver = {
 	.driver = {
@@ -579,7 +582,7 @@ static struct platform_driver sleep_driver = {
 	},
 };
 
-static int __init see_sleep(void)
+static int __init ecs_see_sleep(void)
 {
 	struct platform_device *device;
 	int error = platform_driver_register(&sleep_driver);
@@ -597,17 +600,18 @@ static int __init pvsync_ecs_init(void)
 
 	if (form == FORM_OFF && !share_anyway)
 		return 0;
-	error = see_sleep();
+	error = ecs_see_sleep();
 	if (error) {
 		pr_warn("critical sections go unheard: error %d\n", error);
 		return error;
 	}
 	register_reboot_notifier(&reboot_nb);
-	return cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pvsync/ecs:online", cpu_up, cpu_down);
+	return cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "pvsync/ecs:online",
+				 ecs_cpu_up, ecs_cpu_down);
 }
 core_initcall(pvsync_ecs_init);
 
-static void show_field(struct seq_file *seq, const char *name, u64 word, u64 unit)
+static void ecs_show_field(struct seq_file *seq, const char *name, u64 word, u64 unit)
 {
 	seq_printf(seq, " %s %llu", name, (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD);
 }
@@ -623,14 +627,14 @@ static int ecs_show(struct seq_file *seq, void *unused)
 		u64 moves = READ_ONCE(ecs->preemptable);
 
 		seq_printf(seq, "cpu %u", cpu);
-		show_field(seq, "lock", stays, PVSYNC_ECS_LOCK);
-		show_field(seq, "read", stays, PVSYNC_ECS_READ);
-		show_field(seq, "irq", stays, PVSYNC_ECS_IRQ);
-		show_field(seq, "spinner", stays, PVSYNC_ECS_SPINNER);
-		show_field(seq, "mutex", moves, PVSYNC_ECS_MUTEX);
-		show_field(seq, "rwsem_read", moves, PVSYNC_ECS_RWSEM_READ);
-		show_field(seq, "rcu", moves, PVSYNC_ECS_RCU);
-		show_field(seq, "waiter", moves, PVSYNC_ECS_WAITER);
+		ecs_show_field(seq, "lock", stays, PVSYNC_ECS_LOCK);
+		ecs_show_field(seq, "read", stays, PVSYNC_ECS_READ);
+		ecs_show_field(seq, "irq", stays, PVSYNC_ECS_IRQ);
+		ecs_show_field(seq, "spinner", stays, PVSYNC_ECS_SPINNER);
+		ecs_show_field(seq, "mutex", moves, PVSYNC_ECS_MUTEX);
+		ecs_show_field(seq, "rwsem_read", moves, PVSYNC_ECS_RWSEM_READ);
+		ecs_show_field(seq, "rcu", moves, PVSYNC_ECS_RCU);
+		ecs_show_field(seq, "waiter", moves, PVSYNC_ECS_WAITER);
 		seq_printf(seq, " preempted %u overcommitted %u borrowed %u\n",
 			   READ_ONCE(ecs->preempted), READ_ONCE(ecs->overcommitted),
 			   READ_ONCE(ecs->borrowed));
@@ -639,11 +643,11 @@ static int ecs_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(ecs);
 
-static const char *records(void)
+static const char *ecs_records_in_force(void)
 {
 	if (form == FORM_OFF && !share_anyway)
 		return "none";
-	return all_taken() ? "taken" : "refused";
+	return ecs_all_taken() ? "taken" : "refused";
 }
 
 /**
@@ -654,7 +658,8 @@ static const char *records(void)
  */
 void pvsync_ecs_in_force(struct seq_file *seq)
 {
-	seq_printf(seq, "ecs %s\necs_record %s\n", form_names[form], records());
+	seq_printf(seq, "ecs %s\necs_record %s\n", form_names[form],
+		   ecs_records_in_force());
 }
 
 static int __init pvsync_ecs_debugfs_init(void)

@@ -32,7 +32,7 @@ MODULE_PARM_DESC(drop, "on borrowed time share no record any more, and share it 
 static atomic64_t turns;
 
 /* Every claim in it says something that cannot be, and the host writes to it. */
-static struct pvsync_ecs *make_record(void)
+static struct pvsync_ecs *claim_make_record(void)
 {
 	struct pvsync_ecs *record = kmalloc(sizeof(*record), GFP_KERNEL);
 
@@ -52,7 +52,7 @@ static struct pvsync_ecs *make_record(void)
 	return record;
 }
 
-static long claim(struct pvsync_ecs *record)
+static long claim_share_record(struct pvsync_ecs *record)
 {
 	u64 gpa = virt_to_phys(record);
 
@@ -61,7 +61,7 @@ static long claim(struct pvsync_ecs *record)
 	return kvm_hypercall4(PVSYNC_HC_ECS, gpa | form, gpa, gpa, ~PVSYNC_ECS_TASK_MASK);
 }
 
-static long share_nothing(void)
+static long claim_share_nothing(void)
 {
 	return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
@@ -73,31 +73,31 @@ static void claim_everything(struct pvsync_ecs *record, u64 word)
 }
 
 /* So that the host forgets a loan before its end. */
-static long drop_loan(struct pvsync_ecs *record)
+static long claim_drop_loan(struct pvsync_ecs *record)
 {
 	if (!(READ_ONCE(record->non_preemptable) & PVSYNC_ECS_BORROWED))
 		return 0;
-	share_nothing();
+	claim_share_nothing();
 	claim_everything(record, ~PVSYNC_ECS_BORROWED);
-	return claim(record);
+	return claim_share_record(record);
 }
 
 static void claim_and_compute(void)
 {
 	unsigned long end = jiffies + seconds * HZ, again = jiffies + HZ;
-	struct pvsync_ecs *record = make_record();
-	long answer = record ? claim(record) : -ENOMEM;
+	struct pvsync_ecs *record = claim_make_record();
+	long answer = record ? claim_share_record(record) : -ENOMEM;
 	u64 mine = 0;
 
 	while (!answer && time_before(jiffies, end)) {
 		/* What the host has made of it, it is again. */
 		if (drop)
-			answer = drop_loan(record);
+			answer = claim_drop_loan(record);
 		else
 			claim_everything(record, ~0ULL);
 		/* A guest with pvsync.ecs= shares its own anew now and then. */
 		if (!answer && time_after(jiffies, again)) {
-			answer = claim(record);
+			answer = claim_share_record(record);
 			again = jiffies + HZ;
 		}
 		mine++;
@@ -105,7 +105,7 @@ static void claim_and_compute(void)
 	}
 	if (answer)
 		pr_err("ecs claim: the host answers %ld\n", answer);
-	share_nothing();
+	claim_share_nothing();
 	kfree(record);
 	atomic64_add(mine, &turns);
 }

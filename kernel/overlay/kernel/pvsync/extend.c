@@ -101,7 +101,7 @@ EXPORT_SYMBOL_GPL(pvsync_extend_by);
  *	    call			free
  *	preemption enabled
  */
-static int module_goes(struct notifier_block *nb, unsigned long state, void *data)
+static int extend_module_goes(struct notifier_block *nb, unsigned long state, void *data)
 {
 	bool (*ask)(void) = READ_ONCE(ask_kvm);
 
@@ -111,7 +111,7 @@ static int module_goes(struct notifier_block *nb, unsigned long state, void *dat
 }
 
 static struct notifier_block module_nb = {
-	.notifier_call = module_goes,
+	.notifier_call = extend_module_goes,
 };
 
 static int __init pvsync_extend_init(void)
@@ -138,7 +138,7 @@ bool __pvsync_extended(struct task_struct *prev)
 }
 
 /* Whether bandwidth control has taken, or is about to take, its CPU from @cfs_rq. */
-static bool out_of_bandwidth(struct cfs_rq *cfs_rq)
+static bool extend_out_of_bandwidth(struct cfs_rq *cfs_rq)
 {
 #ifdef CONFIG_CFS_BANDWIDTH
 	return cfs_rq->throttle_count ||
@@ -148,7 +148,7 @@ static bool out_of_bandwidth(struct cfs_rq *cfs_rq)
 #endif
 }
 
-static bool is_idle_group(struct cfs_rq *cfs_rq)
+static bool extend_is_idle_group(struct cfs_rq *cfs_rq)
 {
 #ifdef CONFIG_FAIR_GROUP_SCHED
 	return cfs_rq->idle > 0;
@@ -157,7 +157,7 @@ static bool is_idle_group(struct cfs_rq *cfs_rq)
 #endif
 }
 
-static struct sched_entity *group_of(struct sched_entity *se)
+static struct sched_entity *extend_group_of(struct sched_entity *se)
 {
 #ifdef CONFIG_FAIR_GROUP_SCHED
 	return se->parent;
@@ -190,16 +190,17 @@ bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 }
 
 /* Whether the running task, of the fair class, and the groups above it may get into debt. */
-static bool may_owe(void)
+static bool extend_may_owe(void)
 {
 	struct sched_entity *se;
 
 	if (task_has_idle_policy(current))
 		return false;
-	for (se = &current->se; se; se = group_of(se)) {
+	for (se = &current->se; se; se = extend_group_of(se)) {
 		struct cfs_rq *cfs_rq = cfs_rq_of(se);
 
-		if (is_idle_group(cfs_rq) || out_of_bandwidth(cfs_rq) ||
+		if (extend_is_idle_group(cfs_rq) ||
+		    extend_out_of_bandwidth(cfs_rq) ||
 		    pvsync_far_ahead(cfs_rq, se))
 			return false;
 	}
@@ -211,15 +212,15 @@ static bool may_owe(void)
  * which it is after real-time tasks have kept the class from the CPU. It has no task but those
  * of the fair class. Without the lock a hint.
  */
-static unsigned int queued_servers(struct rq *rq)
+static unsigned int extend_queued_servers(struct rq *rq)
 {
 	return !data_race(RB_EMPTY_NODE(&rq->fair_server.rb_node));
 }
 
-static bool only_fair_tasks_wait(struct rq *rq)
+static bool extend_only_fair_tasks_wait(struct rq *rq)
 {
 	return current->sched_class == &fair_sched_class &&
-	       !rq->rt.rt_nr_running && rq->dl.dl_nr_running == queued_servers(rq) &&
+	       !rq->rt.rt_nr_running && rq->dl.dl_nr_running == extend_queued_servers(rq) &&
 	       !(rq->stop && task_on_rq_queued(rq->stop));
 }
 
@@ -236,7 +237,7 @@ bool pvsync_put_off_switch(void)
 {
 	struct rq_flags rf;
 	struct rq *rq = this_rq_lock_irq(&rf);
-	bool may = !sched_core_enabled(rq) && only_fair_tasks_wait(rq) && may_owe();
+	bool may = !sched_core_enabled(rq) && extend_only_fair_tasks_wait(rq) && extend_may_owe();
 
 	if (may) {
 		clear_tsk_need_resched(current);
@@ -261,6 +262,6 @@ bool pvsync_cpu_wanted(void)
 	struct rq *rq = this_rq();
 
 	return READ_ONCE(rq->nr_running) >
-	       pvsync_nr_delayed(rq) + pvsync_nr_counted(queued_servers(rq)) + 1;
+	       pvsync_nr_delayed(rq) + pvsync_nr_counted(extend_queued_servers(rq)) + 1;
 }
 EXPORT_SYMBOL_GPL(pvsync_cpu_wanted);

@@ -20,7 +20,7 @@
  * patched; before that, hosts mend the wrong one in the guest's memory if they
  * are allowed to.
  */
-static long __init early_hypercall(unsigned int nr, unsigned long p1)
+static long __init guest_early_hypercall(unsigned int nr, unsigned long p1)
 {
 	long ret;
 
@@ -35,7 +35,7 @@ static long __init early_hypercall(unsigned int nr, unsigned long p1)
 static unsigned long used __ro_after_init;
 
 /* Why this guest does not even ask; NULL if it may. */
-static const char *why_not_ask(void)
+static const char *guest_why_not_ask(void)
 {
 	if (!kvm_para_available())
 		return "this is no KVM guest";
@@ -60,12 +60,12 @@ static const char *why_not_ask(void)
  */
 const char * __init pvsync_host_lacks(unsigned long feature)
 {
-	const char *reason = why_not_ask();
+	const char *reason = guest_why_not_ask();
 	long features;
 
 	if (reason)
 		return reason;
-	features = early_hypercall(PVSYNC_HC_FEATURES, 0);
+	features = guest_early_hypercall(PVSYNC_HC_FEATURES, 0);
 	if (features < 0 || !(features & feature))
 		return "the host does not offer it";
 	used |= feature;
@@ -81,7 +81,7 @@ const char * __init pvsync_host_lacks(unsigned long feature)
  */
 unsigned long pvsync_host_offers(void)
 {
-	long features = why_not_ask() ? 0 : kvm_hypercall1(PVSYNC_HC_FEATURES, 0);
+	long features = guest_why_not_ask() ? 0 : kvm_hypercall1(PVSYNC_HC_FEATURES, 0);
 
 	return max(features, 0L);
 }
@@ -95,10 +95,10 @@ unsigned long pvsync_host_offers(void)
  */
 #define ASK_AGAIN	(10 * HZ)
 
-static void ask_again(struct work_struct *work);
-static DECLARE_DEFERRABLE_WORK(asking_again, ask_again);
+static void guest_ask_again(struct work_struct *work);
+static DECLARE_DEFERRABLE_WORK(asking_again, guest_ask_again);
 
-static void ask_again(struct work_struct *work)
+static void guest_ask_again(struct work_struct *work)
 {
 	unsigned long offered = pvsync_host_offers();
 

@@ -63,7 +63,7 @@ static struct irq_work help_refused_work = IRQ_WORK_INIT(help_refused);
  * Context: any, and within the wait for a lock: nothing here may take one. An
  * interrupt between the reads only makes the wait seem a little shorter.
  */
-static void ask_host(void)
+static void help_ask_host(void)
 {
 	if (!kvm_hypercall1(PVSYNC_HC_HELP, 0)) {
 		pvsync_count(PVSYNC_help_calls);
@@ -93,7 +93,7 @@ noinline void notrace pvsync_help_spin(void)
 	wait->spun += step;
 	if (wait->spun < limit)
 		return;
-	ask_host();
+	help_ask_host();
 	wait->spun = 0;
 	wait->last = rdtsc();
 }
@@ -127,8 +127,8 @@ void notrace __pvsync_help_wait_ends(const struct pvsync_wait_time *outer)
 	*this_cpu_ptr(&wait_time) = *outer;
 }
 
-static __always_inline void helped(struct qspinlock *lock, u32 val,
-				   void (*slowpath)(struct qspinlock *lock, u32 val))
+static __always_inline void help_time_slowpath(struct qspinlock *lock, u32 val,
+					       void (*slowpath)(struct qspinlock *lock, u32 val))
 {
 	struct pvsync_wait_time outer;
 
@@ -146,7 +146,7 @@ static __always_inline void helped(struct qspinlock *lock, u32 val,
  */
 void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
 {
-	helped(lock, val, pvsync_helped_native_slowpath);
+	help_time_slowpath(lock, val, pvsync_helped_native_slowpath);
 }
 
 /**
@@ -158,7 +158,7 @@ void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
  */
 void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
 {
-	helped(lock, val, pvsync_ticket_lock_slowpath);
+	help_time_slowpath(lock, val, pvsync_ticket_lock_slowpath);
 }
 
 /**
@@ -170,10 +170,10 @@ void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
  */
 void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val)
 {
-	helped(lock, val, pvsync_pmt_lock_slowpath);
+	help_time_slowpath(lock, val, pvsync_pmt_lock_slowpath);
 }
 
-static __always_inline void test_and_set(struct qspinlock *lock, u32 val)
+static __always_inline void help_test_and_set(struct qspinlock *lock, u32 val)
 {
 	trace_contention_begin(lock, LCB_F_SPIN);
 	while (!queued_spin_trylock(lock))
@@ -192,7 +192,7 @@ static __always_inline void test_and_set(struct qspinlock *lock, u32 val)
  */
 void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
 {
-	helped(lock, val, test_and_set);
+	help_time_slowpath(lock, val, help_test_and_set);
 }
 
 /**
@@ -220,7 +220,7 @@ u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 		static_branch_enable(&pvsync_help_key);
 		return cycles;
 	}
-	/* Waiters ask by now: ask_host() may make it HELP_NEVER at any time. */
+	/* Waiters ask by now: help_ask_host() may store HELP_NEVER meanwhile. */
 	if (before == HELP_NEVER || cmpxchg(&help_cycles, before, cycles) != before)
 		return 0;
 	return cycles;

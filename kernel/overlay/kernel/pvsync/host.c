@@ -75,13 +75,13 @@ static const struct pvsync_number fixed_window = {
 	.name = "window (fixed:N)", .least = LEAST_WINDOW, .most = MOST_WINDOW,
 };
 
-static void yield_chosen(int value)
+static void host_yield_chosen(int value)
 {
 	if (value == PVSYNC_YIELD_STRONG)
 		pvsync_strong_enable();
 }
 
-static void extend_chosen(int value)
+static void host_extend_chosen(int value)
 {
 	if (value == PVSYNC_EXTEND_ECS)
 		pvsync_extend_enable();
@@ -93,7 +93,7 @@ struct pvsync_choice pvsync_candidate_choice = {
 EXPORT_SYMBOL_GPL(pvsync_candidate_choice);
 
 struct pvsync_choice pvsync_yield_choice = {
-	.name = "yield", .values = yields, .nr = PVSYNC_NR_YIELDS, .chosen = yield_chosen,
+	.name = "yield", .values = yields, .nr = PVSYNC_NR_YIELDS, .chosen = host_yield_chosen,
 };
 EXPORT_SYMBOL_GPL(pvsync_yield_choice);
 
@@ -103,7 +103,7 @@ struct pvsync_choice pvsync_mark_choice = {
 EXPORT_SYMBOL_GPL(pvsync_mark_choice);
 
 struct pvsync_choice pvsync_extend_choice = {
-	.name = "extend", .values = extends, .nr = PVSYNC_NR_EXTENDS, .chosen = extend_chosen,
+	.name = "extend", .values = extends, .nr = PVSYNC_NR_EXTENDS, .chosen = host_extend_chosen,
 };
 EXPORT_SYMBOL_GPL(pvsync_extend_choice);
 
@@ -241,12 +241,12 @@ unsigned int pvsync_extend_look_us = 250;
 EXPORT_SYMBOL_GPL(pvsync_extend_look_us);
 module_param_named(extend_look_us, pvsync_extend_look_us, uint, 0644);
 
-static bool takes_number(const char *value)
+static bool choice_takes_number(const char *value)
 {
 	return value[strlen(value) - 1] == ':';
 }
 
-static void tell_values(const struct pvsync_choice *choice)
+static void choice_tell_values(const struct pvsync_choice *choice)
 {
 	char all[128] = "";
 	int i;
@@ -254,14 +254,15 @@ static void tell_values(const struct pvsync_choice *choice)
 	for (i = 0; i < choice->nr; i++) {
 		strlcat(all, " ", sizeof(all));
 		strlcat(all, choice->values[i], sizeof(all));
-		if (takes_number(choice->values[i]))
+		if (choice_takes_number(choice->values[i]))
 			strlcat(all, "N", sizeof(all));
 	}
 	pr_warn_ratelimited("%s does not have that value, it stays as it is; use one of:%s\n",
 			    choice->name, all);
 }
 
-static int find_value(const struct pvsync_choice *choice, const char *text)
+static int choice_find_value(const struct pvsync_choice *choice,
+			     const char *text)
 {
 	int i;
 
@@ -269,7 +270,7 @@ static int find_value(const struct pvsync_choice *choice, const char *text)
 		size_t length = strlen(choice->values[i]);
 		u32 number;
 
-		if (!takes_number(choice->values[i])) {
+		if (!choice_takes_number(choice->values[i])) {
 			if (sysfs_streq(choice->values[i], text))
 				return i;
 			continue;
@@ -280,7 +281,7 @@ static int find_value(const struct pvsync_choice *choice, const char *text)
 			return -EINVAL;
 		return i | number << PVSYNC_CHOICE_BITS;
 	}
-	tell_values(choice);
+	choice_tell_values(choice);
 	return -EINVAL;
 }
 
@@ -295,7 +296,7 @@ static int find_value(const struct pvsync_choice *choice, const char *text)
  */
 int pvsync_choose(const struct pvsync_choice *choice, const char *text)
 {
-	int value = find_value(choice, text);
+	int value = choice_find_value(choice, text);
 
 	/* The first one of each is stock KVM's. */
 	if (value > 0)
@@ -318,7 +319,7 @@ void pvsync_tell_choice(const struct pvsync_choice *choice, int value, char *tex
 {
 	const char *name = choice->values[pvsync_choice_index(value)];
 
-	if (takes_number(name))
+	if (choice_takes_number(name))
 		snprintf(text, PVSYNC_CHOICE_TEXT, "%s%u", name, pvsync_choice_number(value));
 	else
 		strscpy(text, name, PVSYNC_CHOICE_TEXT);
@@ -415,7 +416,7 @@ module_param_cb(pause_cycles, &number_ops, &pvsync_pause_cycles, 0644);
 module_param_cb(pause_gap_us, &number_ops, &pvsync_pause_gap_us, 0644);
 
 /* The shortest of some loops: the others were interrupted. */
-static int __init measure_pause(void)
+static int __init host_measure_pause(void)
 {
 	const unsigned int loops = 16, length = 64;
 	u64 shortest = U64_MAX;
@@ -431,7 +432,7 @@ static int __init measure_pause(void)
 	pvsync_pause_measured = clamp(shortest / length, 1ULL, (u64)U16_MAX);
 	return 0;
 }
-late_initcall(measure_pause);
+late_initcall(host_measure_pause);
 
 /**
  * pvsync_thread_ns - CPU time of a thread

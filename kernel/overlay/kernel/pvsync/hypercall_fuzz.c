@@ -46,62 +46,63 @@ enum answer { ACCEPTED, REFUSED, NOT_OFFERED, UNEXPECTED, NR_ANSWERS };
 
 static atomic64_t answers[NR_ANSWERS];
 
-static u64 random64(struct rnd_state *rnd)
+static u64 fuzz_random64(struct rnd_state *rnd)
 {
 	return (u64)prandom_u32_state(rnd) << 32 | prandom_u32_state(rnd);
 }
 
-static u32 one_of(struct rnd_state *rnd, u32 number)
+static u32 fuzz_one_of(struct rnd_state *rnd, u32 number)
 {
 	return prandom_u32_state(rnd) % number;
 }
 
 /* An address in the pool, mostly aligned as a record is. */
-static u64 in_pool(struct rnd_state *rnd)
+static u64 fuzz_address_in_pool(struct rnd_state *rnd)
 {
-	u64 offset = random64(rnd) % POOL_SIZE;
+	u64 offset = fuzz_random64(rnd) % POOL_SIZE;
 
-	if (one_of(rnd, 8))
+	if (fuzz_one_of(rnd, 8))
 		offset = round_down(offset, PVSYNC_ECS_SIZE);
 	return virt_to_phys(pool) + offset;
 }
 
 /* An address that no guest of less than 2^46 bytes has: devices, holes, non-canonical. */
-static u64 nowhere(struct rnd_state *rnd)
+static u64 fuzz_address_nowhere(struct rnd_state *rnd)
 {
-	switch (one_of(rnd, 4)) {
+	switch (fuzz_one_of(rnd, 4)) {
 	case 0:
-		return 0xfee00000 + 8 * one_of(rnd, 512);
+		return 0xfee00000 + 8 * fuzz_one_of(rnd, 512);
 	case 1:
-		return BIT_ULL(46 + one_of(rnd, 18)) + 8 * one_of(rnd, 4096);
+		return BIT_ULL(46 + fuzz_one_of(rnd, 18)) + 8 * fuzz_one_of(rnd, 4096);
 	case 2:
-		return ~0ULL - one_of(rnd, 4096);
+		return ~0ULL - fuzz_one_of(rnd, 4096);
 	default:
-		return random64(rnd) | BIT_ULL(63);
+		return fuzz_random64(rnd) | BIT_ULL(63);
 	}
 }
 
-static u64 address(struct rnd_state *rnd)
+static u64 fuzz_address(struct rnd_state *rnd)
 {
-	return one_of(rnd, 4) ? in_pool(rnd) : nowhere(rnd);
+	return fuzz_one_of(rnd, 4) ? fuzz_address_in_pool(rnd) :
+				     fuzz_address_nowhere(rnd);
 }
 
-static u64 any(struct rnd_state *rnd)
+static u64 fuzz_any_word(struct rnd_state *rnd)
 {
-	switch (one_of(rnd, 4)) {
+	switch (fuzz_one_of(rnd, 4)) {
 	case 0:
 		return 0;
 	case 1:
-		return BIT_ULL(one_of(rnd, 64)) - one_of(rnd, 2);
+		return BIT_ULL(fuzz_one_of(rnd, 64)) - fuzz_one_of(rnd, 2);
 	case 2:
-		return one_of(rnd, 256);
+		return fuzz_one_of(rnd, 256);
 	default:
-		return random64(rnd);
+		return fuzz_random64(rnd);
 	}
 }
 
 /* A layout that the host takes, most times, if there is room for it. */
-static void make_layout(struct rnd_state *rnd, u64 gpa)
+static void fuzz_make_layout(struct rnd_state *rnd, u64 gpa)
 {
 	u64 offset = gpa - virt_to_phys(pool);
 	struct pvsync_ecs *record = (void *)pool + offset;
@@ -109,35 +110,37 @@ static void make_layout(struct rnd_state *rnd, u64 gpa)
 	if (offset > POOL_SIZE - sizeof(*record) || !IS_ALIGNED(offset, sizeof(*record)))
 		return;
 	record->layout = (struct pvsync_ecs_layout) {
-		.version	= PVSYNC_ECS_LAYOUT + !one_of(rnd, 8),
-		.interrupt	= 0x000f0000 << one_of(rnd, 9),
+		.version	= PVSYNC_ECS_LAYOUT + !fuzz_one_of(rnd, 8),
+		.interrupt	= 0x000f0000 << fuzz_one_of(rnd, 9),
 		.section	= 0x0000ffff,
-		.nesting	= 0x0000ffff >> one_of(rnd, 8),
-		.wait		= one_of(rnd, 3),
+		.nesting	= 0x0000ffff >> fuzz_one_of(rnd, 8),
+		.wait		= fuzz_one_of(rnd, 3),
 	};
 	memset(record->guest_reserved, 0, sizeof(record->guest_reserved));
 }
 
-static long share(struct rnd_state *rnd)
+static long fuzz_share_record(struct rnd_state *rnd)
 {
 	/* Bits of the form are those below the record's alignment, right or wrong. */
-	u64 form = one_of(rnd, 6), record = address(rnd), a0 = record | form;
-	u64 task = 0, nesting = 0;
+	u64 form = fuzz_one_of(rnd, 6), record = fuzz_address(rnd);
+	u64 a0 = record | form, task = 0, nesting = 0;
 
-	if (!one_of(rnd, 8))
-		return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, one_of(rnd, 8) ? 0 : any(rnd));
+	if (!fuzz_one_of(rnd, 8))
+		return kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0,
+				      fuzz_one_of(rnd, 8) ? 0 : fuzz_any_word(rnd));
 	if (form != PVSYNC_ECS_FREE)
 		return kvm_hypercall4(PVSYNC_HC_ECS, a0, 0, 0, 0);
-	make_layout(rnd, record);
-	if (one_of(rnd, 4)) {
-		task = address(rnd);
-		nesting = any(rnd);
+	fuzz_make_layout(rnd, record);
+	if (fuzz_one_of(rnd, 4)) {
+		task = fuzz_address(rnd);
+		nesting = fuzz_any_word(rnd);
 	}
-	return kvm_hypercall4(PVSYNC_HC_ECS, a0, address(rnd), task, nesting);
+	return kvm_hypercall4(PVSYNC_HC_ECS, a0, fuzz_address(rnd), task,
+			      nesting);
 }
 
 /* Targets to await may be named; any number of them is as good as none. */
-static long shoot(u64 low, u64 high, u64 where, u64 what)
+static long fuzz_shoot_down(u64 low, u64 high, u64 where, u64 what)
 {
 	long answer = kvm_hypercall4(PVSYNC_HC_TLB, low, high, where, what);
 
@@ -145,47 +148,53 @@ static long shoot(u64 low, u64 high, u64 where, u64 what)
 }
 
 /* A few pages for some of 64 CPUs, most of which there are not: right but for the sizes. */
-static long flush(struct rnd_state *rnd)
+static long fuzz_flush_pages(struct rnd_state *rnd)
 {
 	static const u8 shifts[] = { PAGE_SHIFT, PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, 13 };
-	u64 base = one_of(rnd, 4) ? 0 : one_of(rnd, 1024);
-	u64 start = one_of(rnd, 2) ? one_of(rnd, 1024) : random64(rnd) >> PAGE_SHIFT;
+	u64 base = fuzz_one_of(rnd, 4) ? 0 : fuzz_one_of(rnd, 1024);
+	u64 start = fuzz_one_of(rnd, 2) ? fuzz_one_of(rnd, 1024) :
+					  fuzz_random64(rnd) >> PAGE_SHIFT;
 
-	return shoot(one_of(rnd, 16), 0, (u64)one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT | base,
-		     start << PAGE_SHIFT | shifts[one_of(rnd, ARRAY_SIZE(shifts))]);
+	return fuzz_shoot_down(fuzz_one_of(rnd, 16), 0,
+			       (u64)fuzz_one_of(rnd, 16) << PVSYNC_TLB_PAGES_SHIFT | base,
+			       start << PAGE_SHIFT | shifts[fuzz_one_of(rnd, ARRAY_SIZE(shifts))]);
 }
 
-static long call(struct rnd_state *rnd)
+static long fuzz_call_host(struct rnd_state *rnd)
 {
-	switch (one_of(rnd, 8)) {
+	switch (fuzz_one_of(rnd, 8)) {
 	case 0:
-		return kvm_hypercall1(PVSYNC_HC_FEATURES, one_of(rnd, 4) ? 0 : any(rnd));
+		return kvm_hypercall1(PVSYNC_HC_FEATURES,
+				      fuzz_one_of(rnd, 4) ? 0 : fuzz_any_word(rnd));
 	case 1:
-		return kvm_hypercall1(PVSYNC_HC_HELP, one_of(rnd, 4) ? 0 : any(rnd));
+		return kvm_hypercall1(PVSYNC_HC_HELP, fuzz_one_of(rnd, 4) ? 0 : fuzz_any_word(rnd));
 	case 2:
-		return kvm_hypercall1(PVSYNC_HC_GIVE_BACK, one_of(rnd, 4) ? 0 : any(rnd));
+		return kvm_hypercall1(PVSYNC_HC_GIVE_BACK,
+				      fuzz_one_of(rnd, 4) ? 0 : fuzz_any_word(rnd));
 	case 3:
 		/* Numbers that do not exist; those of KVM are not to be tested here. */
-		return kvm_hypercall4(PVSYNC_HC_TLB + 1 + one_of(rnd, 0xff00), any(rnd),
-				      any(rnd), any(rnd), any(rnd));
+		return kvm_hypercall4(PVSYNC_HC_TLB + 1 + fuzz_one_of(rnd, 0xff00),
+				      fuzz_any_word(rnd), fuzz_any_word(rnd),
+				      fuzz_any_word(rnd), fuzz_any_word(rnd));
 	case 4:
-		return shoot(any(rnd), any(rnd), any(rnd), any(rnd));
+		return fuzz_shoot_down(fuzz_any_word(rnd), fuzz_any_word(rnd),
+				       fuzz_any_word(rnd), fuzz_any_word(rnd));
 	case 5:
-		return flush(rnd);
+		return fuzz_flush_pages(rnd);
 	default:
-		return share(rnd);
+		return fuzz_share_record(rnd);
 	}
 }
 
 /* What the others share, and what the host is just reading or writing, included. */
-static void scribble(struct rnd_state *rnd)
+static void fuzz_scribble_in_pool(struct rnd_state *rnd)
 {
-	u64 *word = (u64 *)pool + one_of(rnd, POOL_SIZE / sizeof(u64));
+	u64 *word = (u64 *)pool + fuzz_one_of(rnd, POOL_SIZE / sizeof(u64));
 
-	WRITE_ONCE(*word, any(rnd));
+	WRITE_ONCE(*word, fuzz_any_word(rnd));
 }
 
-static enum answer judge(long answer)
+static enum answer fuzz_judge_answer(long answer)
 {
 	if (answer >= 0 && answer <= (PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_TLB |
 				      PVSYNC_FEATURE_ECS))
@@ -195,7 +204,7 @@ static enum answer judge(long answer)
 	return answer == -KVM_ENOSYS ? NOT_OFFERED : UNEXPECTED;
 }
 
-static void fuzz(void)
+static void fuzz_host(void)
 {
 	unsigned long end = jiffies + seconds * HZ, mine[NR_ANSWERS] = { }, left = calls;
 	struct rnd_state rnd;
@@ -203,9 +212,9 @@ static void fuzz(void)
 
 	prandom_seed_state(&rnd, (u64)seed << 32 | smp_processor_id());
 	while (left-- && time_before(jiffies, end)) {
-		for (i = one_of(&rnd, 4); i; i--)
-			scribble(&rnd);
-		mine[judge(call(&rnd))]++;
+		for (i = fuzz_one_of(&rnd, 4); i; i--)
+			fuzz_scribble_in_pool(&rnd);
+		mine[fuzz_judge_answer(fuzz_call_host(&rnd))]++;
 		cond_resched();
 	}
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
@@ -222,7 +231,7 @@ static int __init fuzz_init(void)
 	pool = (u8 *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, POOL_ORDER);
 	if (!pool)
 		return -ENOMEM;
-	pvsync_on_each_cpu(fuzz, 0);
+	pvsync_on_each_cpu(fuzz_host, 0);
 	free_pages((unsigned long)pool, POOL_ORDER);
 	pr_warn("hypercall fuzz: seed %u: %lld accepted, %lld refused, %lld not offered, %lld unexpected\n",
 		seed, atomic64_read(&answers[ACCEPTED]), atomic64_read(&answers[REFUSED]),

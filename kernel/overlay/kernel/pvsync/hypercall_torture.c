@@ -37,7 +37,7 @@ MODULE_PARM_DESC(cpus, "how many CPUs make it, all by default");
 
 static atomic64_t calls;
 
-static long call(void)
+static long torture_call_host(void)
 {
 	long answer = kvm_hypercall4(nr, args[0], args[1], args[2], args[3]);
 
@@ -49,18 +49,18 @@ static long call(void)
 static atomic64_t others;
 static long first;
 
-static unsigned int length_ms(void)
+static unsigned int torture_length_ms(void)
 {
 	return seconds * 1000 + ms;
 }
 
-static void torture(void)
+static void torture_host(void)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(length_ms());
+	unsigned long end = jiffies + msecs_to_jiffies(torture_length_ms());
 	u64 mine = 0, differ = 0;
 
 	do {
-		differ += call() != first;
+		differ += torture_call_host() != first;
 		mine++;
 		cond_resched();
 	} while (time_before(jiffies, end));
@@ -75,11 +75,11 @@ static int __init torture_init(void)
 		pr_err("hypercall torture: this is no KVM guest\n");
 		return -ENODEV;
 	}
-	first = call();
-	pvsync_on_each_cpu(torture, cpus);
+	first = torture_call_host();
+	pvsync_on_each_cpu(torture_host, cpus);
 	pr_warn("hypercall torture: number %#x, arguments %#lx %#lx %#lx %#lx: %lld calls in %u ms, answer %ld, others %lld\n",
 		nr, args[0], args[1], args[2], args[3], atomic64_read(&calls),
-		length_ms(), first, atomic64_read(&others));
+		torture_length_ms(), first, atomic64_read(&others));
 	return 0;
 }
 

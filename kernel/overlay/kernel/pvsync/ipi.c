@@ -61,7 +61,7 @@ static const char * const ipi_names[] = {
 
 static unsigned int wanted __initdata = IPI_STOCK;
 
-static void yield_to_cpu(int cpu)
+static void ipi_yield_to_cpu(int cpu)
 {
 	__pvsync_count(PVSYNC_ipi_yields);
 	kvm_hypercall1(KVM_HC_SCHED_YIELD, per_cpu(x86_cpu_to_apicid, cpu));
@@ -71,15 +71,15 @@ static void yield_to_cpu(int cpu)
  * As kvm_smp_send_call_func_ipi(), for a single CPU. An idle one is about to be run by
  * the host for the interrupt itself.
  */
-static void send_call_func_single_ipi(int cpu)
+static void ipi_send_call_func_single(int cpu)
 {
 	native_send_call_func_single_ipi(cpu);
 	if (in_task() && !irqs_disabled() && !idle_cpu(cpu) && vcpu_is_preempted(cpu))
-		yield_to_cpu(cpu);
+		ipi_yield_to_cpu(cpu);
 }
 
 /* Return: a CPU that has not answered and is preempted; nr_cpu_ids if none is; -1 if all have. */
-static int next_preempted(call_single_data_t __percpu *calls, const struct cpumask *cpus)
+static int ipi_next_preempted(call_single_data_t __percpu *calls, const struct cpumask *cpus)
 {
 	int cpu, next = -1;
 
@@ -110,12 +110,12 @@ void __pvsync_ipi_wait(call_single_data_t __percpu *calls, const struct cpumask 
 	int cpu;
 
 	while (left) {
-		cpu = next_preempted(calls, cpus);
+		cpu = ipi_next_preempted(calls, cpus);
 		if (cpu < 0)
 			return;
 		if (rdtsc() - began >= gap) {
 			if (cpu < nr_cpu_ids)
-				yield_to_cpu(cpu);
+				ipi_yield_to_cpu(cpu);
 			gap *= 2;
 			left--;
 		}
@@ -123,7 +123,7 @@ void __pvsync_ipi_wait(call_single_data_t __percpu *calls, const struct cpumask 
 	}
 }
 
-static const char * __init why_not(void)
+static const char * __init ipi_why_not(void)
 {
 	if (!kvm_para_available())
 		return "this is no KVM guest";
@@ -136,7 +136,7 @@ static const char * __init why_not(void)
 }
 
 /* The last pvsync.ipi= counts. */
-static int __init parse_ipi(char *arg)
+static int __init ipi_parse_choice(char *arg)
 {
 	int choice = match_string(ipi_names, ARRAY_SIZE(ipi_names), arg);
 
@@ -146,7 +146,7 @@ static int __init parse_ipi(char *arg)
 		wanted = choice;
 	return 1;
 }
-__setup("pvsync.ipi=", parse_ipi);
+__setup("pvsync.ipi=", ipi_parse_choice);
 
 /* Before there is a second CPU to call. */
 static int __init pvsync_ipi_init(void)
@@ -155,12 +155,12 @@ static int __init pvsync_ipi_init(void)
 
 	if (wanted == IPI_STOCK)
 		return 0;
-	reason = why_not();
+	reason = ipi_why_not();
 	if (reason) {
 		pr_info("pvsync.ipi=yield is stock here: %s\n", reason);
 		return 0;
 	}
-	smp_ops.send_call_func_single_ipi = send_call_func_single_ipi;
+	smp_ops.send_call_func_single_ipi = ipi_send_call_func_single;
 	static_branch_enable(&pvsync_ipi_key);
 	pr_info("calls to other CPUs: yield\n");
 	return 0;
@@ -175,7 +175,7 @@ early_initcall(pvsync_ipi_init);
  */
 void pvsync_ipi_in_force(struct seq_file *seq)
 {
-	bool yields = smp_ops.send_call_func_single_ipi == send_call_func_single_ipi &&
+	bool yields = smp_ops.send_call_func_single_ipi == ipi_send_call_func_single &&
 		      static_key_enabled(&pvsync_ipi_key);
 
 	seq_printf(seq, "ipi %s\n", ipi_names[yields ? IPI_YIELD : IPI_STOCK]);

@@ -77,12 +77,12 @@ static atomic64_t looks;
 static atomic64_t stale;
 
 /* The page that is mapped in a generation, where it is seen in any. */
-static u64 *page_of(u64 number)
+static u64 *tlb_check_page_of(u64 number)
 {
 	return page_address(pages[number % PAGES]);
 }
 
-static void count_stale(u64 *page, u64 mapped)
+static void tlb_check_count_stale(u64 *page, u64 mapped)
 {
 	unsigned int i;
 
@@ -94,26 +94,26 @@ static void count_stale(u64 *page, u64 mapped)
 	}
 }
 
-static void remap(const struct change *what)
+static void tlb_check_remap(const struct change *what)
 {
 	u64 number = generation + 1;
 	pte_t entry = mk_pte(pages[number % PAGES], PAGE_KERNEL);
 	unsigned long start = (unsigned long)window;
 	unsigned int i;
 
-	count_stale(page_of(number), number - PAGES);
-	WRITE_ONCE(*page_of(number), number);
+	tlb_check_count_stale(tlb_check_page_of(number), number - PAGES);
+	WRITE_ONCE(*tlb_check_page_of(number), number);
 	for (i = 0; i < what->pages; i++)
 		set_pte(entries[i], entry);
 	if (what->all)
 		pvsync_flush_kernel(0, TLB_FLUSH_ALL);
 	else
 		pvsync_flush_kernel(start, start + what->pages * PAGE_SIZE);
-	/* Whoever loads this number in use() meets no older page from then on. */
+	/* Whoever loads this in tlb_check_use_page() meets no older page then. */
 	smp_store_release(&generation, number);
 }
 
-static bool everyone_saw(u64 number)
+static bool tlb_check_everyone_saw(u64 number)
 {
 	unsigned int cpu;
 
@@ -124,29 +124,31 @@ static bool everyone_saw(u64 number)
 	return true;
 }
 
-static void let_them_look(void)
+static void tlb_check_let_them_look(void)
 {
 	u64 begun = ktime_get_ns(), most = generation % STARE_ONCE_IN ? GLANCE : STARE;
 
-	while (!everyone_saw(generation) && ktime_get_ns() - begun < most)
+	while (!tlb_check_everyone_saw(generation) &&
+	       ktime_get_ns() - begun < most)
 		cpu_relax();
 }
 
-static void make_changes(void)
+static void tlb_check_make_changes(void)
 {
 	do {
-		remap(change);
-		let_them_look();
-		count_stale(page_of(generation - 1), generation - 1);
+		tlb_check_remap(change);
+		tlb_check_let_them_look();
+		tlb_check_count_stale(tlb_check_page_of(generation - 1),
+				      generation - 1);
 		atomic64_inc(&remaps);
 		cond_resched();
 	} while (time_before(jiffies, end));
 }
 
 /* Use a page in the window, and count in @old if it is an old one. Return: the generation. */
-static u64 use(u64 *page, unsigned int own, u64 *old)
+static u64 tlb_check_use_page(u64 *page, unsigned int own, u64 *old)
 {
-	/* Before the page: the flush of remap() is over. */
+	/* Before the page: the flush of tlb_check_remap() is over. */
 	u64 number = smp_load_acquire(&generation);
 
 	*old += READ_ONCE(*page) < number;
@@ -154,7 +156,7 @@ static u64 use(u64 *page, unsigned int own, u64 *old)
 	return number;
 }
 
-static void look(void)
+static void tlb_check_look_on(void)
 {
 	unsigned int own = 1 + smp_processor_id() % (WORDS - 1), i;
 	u64 *last = window + (change->pages - 1) * PAGE_SIZE;
@@ -162,9 +164,9 @@ static void look(void)
 
 	do {
 		for (i = 0; i < PASSES; i++) {
-			u64 first = use(window, own, &old);
+			u64 first = tlb_check_use_page(window, own, &old);
 
-			use(last, own, &old);
+			tlb_check_use_page(last, own, &old);
 			this_cpu_write(seen, first);
 		}
 		passes += PASSES;
@@ -176,16 +178,16 @@ static void look(void)
 }
 
 /* Who calls this is bound to its CPU. */
-static void change_or_look(void)
+static void tlb_check_change_or_look(void)
 {
 	if (smp_processor_id() == changer)
-		make_changes();
+		tlb_check_make_changes();
 	else
-		look();
+		tlb_check_look_on();
 }
 
 /* A round for each kind of change; another CPU makes it each time, while there are any. */
-static void check(void)
+static void tlb_check_all_changes(void)
 {
 	static const struct change whole = { .pages = WINDOW };
 	unsigned int i;
@@ -193,13 +195,13 @@ static void check(void)
 	for (i = 0; i < ARRAY_SIZE(changes); i++) {
 		change = &changes[i];
 		changer = cpumask_nth(i % num_online_cpus(), cpu_online_mask);
-		remap(&whole);
+		tlb_check_remap(&whole);
 		end = jiffies + seconds * HZ / ARRAY_SIZE(changes);
-		pvsync_on_each_cpu(change_or_look, 0);
+		pvsync_on_each_cpu(tlb_check_change_or_look, 0);
 	}
 }
 
-static void close_window(void)
+static void tlb_check_close_window(void)
 {
 	unsigned int i;
 
@@ -208,7 +210,7 @@ static void close_window(void)
 		__free_page(pages[i]);
 }
 
-static int open_window(void)
+static int tlb_check_open_window(void)
 {
 	struct page *mapped[WINDOW];
 	unsigned int i, level;
@@ -233,11 +235,11 @@ static int open_window(void)
 
 static int __init kernel_tlb_check_init(void)
 {
-	int err = open_window();
+	int err = tlb_check_open_window();
 
 	if (!err)
-		check();
-	close_window();
+		tlb_check_all_changes();
+	tlb_check_close_window();
 	if (err)
 		return err;
 	pr_warn("kernel translations: %lld remaps, %lld looks, %lld stale\n",

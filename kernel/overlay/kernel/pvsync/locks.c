@@ -96,7 +96,7 @@ static long long help_cycles __initdata = HELP_OFF;
 #define SECTION_NS	40
 #define TAU_SECTIONS	(TAU_DEFAULT_NS / SECTION_NS)
 
-static const struct lock_choice * __init find_choice(const char *name)
+static const struct lock_choice * __init lock_find_choice(const char *name)
 {
 	unsigned int i;
 
@@ -110,17 +110,17 @@ static const struct lock_choice * __init find_choice(const char *name)
 #ifdef CONFIG_PVSYNC_PV_LOCKS
 
 /* The choice itself, or the plain one if its waiters could not be woken. */
-static const struct lock_choice * __init possible(const struct lock_choice *choice)
+static const struct lock_choice * __init lock_possible_choice(const struct lock_choice *choice)
 {
 	const char *reason = choice->plain ? pvsync_pv_unavailable() : NULL;
 
 	if (!reason)
 		return choice;
 	pr_info("pvsync.lock=%s is %s here: %s\n", choice->name, choice->plain, reason);
-	return find_choice(choice->plain);
+	return lock_find_choice(choice->plain);
 }
 
-static void __init set_unlock(const struct lock_choice *choice)
+static void __init lock_set_unlock(const struct lock_choice *choice)
 {
 	if (choice->plain)
 		pvsync_pv_install(choice->slowpath == pvsync_pv_ticket_lock_slowpath);
@@ -130,17 +130,17 @@ static void __init set_unlock(const struct lock_choice *choice)
 
 #else
 
-static const struct lock_choice * __init possible(const struct lock_choice *choice)
+static const struct lock_choice * __init lock_possible_choice(const struct lock_choice *choice)
 {
 	return choice;
 }
 
-static void __init set_unlock(const struct lock_choice *choice) { }
+static void __init lock_set_unlock(const struct lock_choice *choice) { }
 
 #endif /* CONFIG_PVSYNC_PV_LOCKS */
 
 /* The slow path that the parameters so far ask for. */
-static slowpath_fn __init wanted_slowpath(void)
+static slowpath_fn __init lock_wanted_slowpath(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
 
@@ -149,16 +149,16 @@ static slowpath_fn __init wanted_slowpath(void)
 	return choice->slowpath ?: native_queued_spin_lock_slowpath;
 }
 
-static int __init note_nopvspin(char *arg)
+static int __init lock_note_nopvspin(char *arg)
 {
 	nopvspin_given = true;
 	return 0;
 }
-early_param("nopvspin", note_nopvspin);
+early_param("nopvspin", lock_note_nopvspin);
 
-static int __init parse_lock(char *arg)
+static int __init lock_parse_choice(char *arg)
 {
-	const struct lock_choice *choice = find_choice(arg);
+	const struct lock_choice *choice = lock_find_choice(arg);
 	unsigned int i;
 
 	if (!choice) {
@@ -166,7 +166,7 @@ static int __init parse_lock(char *arg)
 			arg ?: "");
 		return 0;
 	}
-	choice = possible(choice);
+	choice = lock_possible_choice(choice);
 	i = choice - lock_choices;
 	/*
 	 * KVM's and Xen's own choices would come later and win. The last
@@ -174,13 +174,13 @@ static int __init parse_lock(char *arg)
 	 */
 	nopvspin = i || nopvspin_given;
 	chosen = i;
-	pvsync_set_slowpath(wanted_slowpath());
-	set_unlock(choice);
+	pvsync_set_slowpath(lock_wanted_slowpath());
+	lock_set_unlock(choice);
 	return 0;
 }
-early_param("pvsync.lock", parse_lock);
+early_param("pvsync.lock", lock_parse_choice);
 
-static int __init parse_tau(char *arg)
+static int __init lock_parse_tau(char *arg)
 {
 	unsigned int ns;
 
@@ -193,7 +193,7 @@ static int __init parse_tau(char *arg)
 			arg ?: "");
 	return 0;
 }
-early_param("pvsync.tau", parse_tau);
+early_param("pvsync.tau", lock_parse_tau);
 
 #ifdef CONFIG_PVSYNC_HELP
 
@@ -201,7 +201,7 @@ early_param("pvsync.tau", parse_tau);
  * Whether the host helps is asked here, as later it is too late to choose
  * another slow path. KVM's own locks, if they come into force, sleep and win.
  */
-static int __init parse_help(char *arg)
+static int __init lock_parse_help(char *arg)
 {
 	long long wanted = HELP_OFF;
 	const char *reason;
@@ -222,12 +222,12 @@ static int __init parse_help(char *arg)
 		wanted = HELP_OFF;
 	}
 	help_cycles = wanted;
-	pvsync_set_slowpath(wanted_slowpath());
+	pvsync_set_slowpath(lock_wanted_slowpath());
 	return 0;
 }
-early_param("pvsync.help", parse_help);
+early_param("pvsync.help", lock_parse_help);
 
-static void __init start_help(u64 section_ps, bool last)
+static void __init lock_start_help(u64 section_ps, bool last)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
 	u64 cycles;
@@ -246,29 +246,29 @@ static void __init start_help(u64 section_ps, bool last)
 
 #else
 
-static void __init start_help(u64 section_ps, bool last) { }
+static void __init lock_start_help(u64 section_ps, bool last) { }
 
 #endif /* CONFIG_PVSYNC_HELP */
 
 #ifdef CONFIG_PVSYNC_PV_LOCKS
-static int __init parse_halt_spins(char *arg)
+static int __init lock_parse_halt_spins(char *arg)
 {
 	if (!arg || kstrtouint(arg, 10, &pvsync_halt_spins))
 		pr_warn("pvsync.halt_spins=%s is not a number of iterations, the default stays\n",
 			arg ?: "");
 	return 0;
 }
-early_param("pvsync.halt_spins", parse_halt_spins);
+early_param("pvsync.halt_spins", lock_parse_halt_spins);
 #endif
 
-static void __init pause_once(struct qspinlock *lock)
+static void __init lock_pause_once(struct qspinlock *lock)
 {
 	atomic_read(&lock->val);
 	cpu_relax();
 }
 
 /* With PREEMPT_RT, allocations take locks that sleep: not with interrupts off. */
-static void __init section_once(struct qspinlock *lock)
+static void __init lock_section_once(struct qspinlock *lock)
 {
 	queued_spin_lock(lock);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -280,7 +280,7 @@ static void __init section_once(struct qspinlock *lock)
  * Cost of one call of @fn in picoseconds: the least of some rounds, so that an
  * interrupt or a preemption of this vCPU in one of them does not count.
  */
-static u64 __init cost_ps(void (*fn)(struct qspinlock *lock))
+static u64 __init lock_cost_ps(void (*fn)(struct qspinlock *lock))
 {
 	const unsigned int rounds = 8, calls = 256;
 	struct qspinlock lock = __ARCH_SPIN_LOCK_UNLOCKED;
@@ -306,13 +306,13 @@ static u64 pause_ps __initdata = U64_MAX;
 static u64 section_ps __initdata = U64_MAX;
 static bool measured __initdata;
 
-static void __init measure(void)
+static void __init lock_measure_costs(void)
 {
-	pause_ps = min(pause_ps, cost_ps(pause_once));
-	section_ps = min(section_ps, cost_ps(section_once));
+	pause_ps = min(pause_ps, lock_cost_ps(lock_pause_once));
+	section_ps = min(section_ps, lock_cost_ps(lock_section_once));
 }
 
-static bool uses_tau(const struct lock_choice *choice)
+static bool lock_uses_tau(const struct lock_choice *choice)
 {
 	return choice->slowpath == pvsync_pmt_lock_slowpath ||
 	       (choice->plain && !strcmp(choice->plain, "pmt"));
@@ -321,11 +321,11 @@ static bool uses_tau(const struct lock_choice *choice)
 /* Where pvsync_tau_spins comes from. */
 static u64 tau_set_ns __ro_after_init;
 
-static void __init set_tau(bool last)
+static void __init lock_set_tau(bool last)
 {
 	u64 ns = tau_ns, spins;
 
-	if (!uses_tau(&lock_choices[chosen]))
+	if (!lock_uses_tau(&lock_choices[chosen]))
 		return;
 	if (tau_ns == TAU_INF) {
 		WRITE_ONCE(pvsync_tau_spins, PVSYNC_TAU_INF);
@@ -351,12 +351,12 @@ static void __init set_tau(bool last)
 static int __init pvsync_locks_init(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
-	slowpath_fn wanted = wanted_slowpath();
+	slowpath_fn wanted = lock_wanted_slowpath();
 
 	if (chosen && pvsync_spin_slowpath() != wanted) {
 		pr_warn("pvsync.lock=%s gave way to the spinlocks of another hypervisor\n",
 			choice->name);
-		start_help(0, true);
+		lock_start_help(0, true);
 		return 0;
 	}
 	/* The kernel's own test-and-set lock, for any machine. */
@@ -364,12 +364,12 @@ static int __init pvsync_locks_init(void)
 		static_branch_enable(&virt_spin_lock_key);
 	pr_info("spinlocks: %s\n", choice->name);
 	/* Without any of the parameters a boot measures nothing. */
-	measured = uses_tau(choice) || help_cycles != HELP_OFF;
+	measured = lock_uses_tau(choice) || help_cycles != HELP_OFF;
 	if (!measured)
 		return 0;
-	measure();
-	set_tau(false);
-	start_help(section_ps, false);
+	lock_measure_costs();
+	lock_set_tau(false);
+	lock_start_help(section_ps, false);
 	return 0;
 }
 early_initcall(pvsync_locks_init);
@@ -389,16 +389,16 @@ static int __init pvsync_locks_measure_again(void)
 		return 0;
 	for (i = 0; i < times; i++) {
 		usleep_range(1000, 2000);
-		measure();
+		lock_measure_costs();
 	}
-	set_tau(true);
-	start_help(section_ps, true);
+	lock_set_tau(true);
+	lock_start_help(section_ps, true);
 	return 0;
 }
 late_initcall(pvsync_locks_measure_again);
 
 /* The choice that serves now, NULL if none of them does. */
-static const struct lock_choice *choice_in_force(void)
+static const struct lock_choice *lock_choice_in_force(void)
 {
 	slowpath_fn serves = pvsync_spin_slowpath();
 	unsigned int i;
@@ -422,7 +422,7 @@ static const char *lock_in_force(const struct lock_choice *choice)
 	return choice ? choice->name : "other";
 }
 
-static u32 halt_spins(void)
+static u32 lock_halt_spins(void)
 {
 #ifdef CONFIG_PVSYNC_PV_LOCKS
 	return pvsync_halt_spins;
@@ -439,17 +439,17 @@ static u32 halt_spins(void)
  */
 void pvsync_locks_in_force(struct seq_file *seq)
 {
-	const struct lock_choice *choice = choice_in_force();
+	const struct lock_choice *choice = lock_choice_in_force();
 
 	seq_printf(seq, "lock %s\n", lock_in_force(choice));
-	if (!choice || !uses_tau(choice))
+	if (!choice || !lock_uses_tau(choice))
 		seq_puts(seq, "tau off\n");
 	else if (READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF)
 		seq_puts(seq, "tau inf\n");
 	else
 		seq_printf(seq, "tau %llu\n", tau_set_ns);
 	if (choice && choice->plain)
-		seq_printf(seq, "halt_spins %u\n", halt_spins());
+		seq_printf(seq, "halt_spins %u\n", lock_halt_spins());
 	else
 		seq_puts(seq, "halt_spins off\n");
 }

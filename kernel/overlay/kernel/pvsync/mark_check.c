@@ -75,7 +75,7 @@ static bool begun, over;
 /* What came of a kind. */
 static unsigned long losses, marked, own, refused;
 
-static const struct kvm_steal_time *own_record(void)
+static const struct kvm_steal_time *mark_check_own_record(void)
 {
 	u64 value;
 
@@ -85,18 +85,18 @@ static const struct kvm_steal_time *own_record(void)
 }
 
 /* By a clock: jiffies may be the duty of a CPU that has halted with interrupts off. */
-static bool is_time(void)
+static bool mark_check_is_time(void)
 {
 	return ktime_get_ns() < end;
 }
 
 /* A worker that has begun may have to be woken; one that could not be made never begins. */
-static bool is_watched(void)
+static bool mark_check_is_watched(void)
 {
-	return !READ_ONCE(over) && (READ_ONCE(begun) || is_time());
+	return !READ_ONCE(over) && (READ_ONCE(begun) || mark_check_is_time());
 }
 
-static void pauses(void)
+static void mark_check_pause(void)
 {
 	unsigned int i;
 
@@ -104,53 +104,54 @@ static void pauses(void)
 		cpu_relax();
 }
 
-static void hypercall(void)
+static void mark_check_hypercall(void)
 {
 	if (kvm_hypercall1(KVM_HC_SCHED_YIELD, cpu_physical_id(watcher)))
 		refused++;
 }
 
-static void ask_cpuid(void)
+static void mark_check_cpuid(void)
 {
 	cpuid_eax(0);
 }
 
 /* Handled without the emulator as well, and not among the exits that mark=exit is about. */
-static void write_back(void)
+static void mark_check_write_back(void)
 {
 	asm volatile("wbinvd" : : : "memory");
 }
 
 /* An operation begins, or ends. */
-static void step(void)
+static void mark_check_step(void)
 {
-	/* With what was lost in it, for judge(). */
+	/* With what was lost in it, for mark_check_judge(). */
 	smp_store_release(&number, number + 1);
 }
 
-static void work(const struct kvm_steal_time *record, void (*make)(void))
+static void mark_check_work(const struct kvm_steal_time *record,
+			    void (*make)(void))
 {
 	unsigned long flags;
 
-	while (is_time()) {
+	while (mark_check_is_time()) {
 		u64 steal, begin, *loss;
 
 		local_irq_save(flags);
 		steal = READ_ONCE(record->steal);
 		begin = ktime_get_ns();
-		step();
+		mark_check_step();
 		make();
 		own += READ_ONCE(record->preempted) != 0;
 		loss = &lost[number % KEPT];
 		*loss = READ_ONCE(record->steal) - steal;
 		ran[number % KEPT] = ktime_get_ns() - begin - *loss;
-		step();
+		mark_check_step();
 		local_irq_restore(flags);
 		cond_resched();
 	}
 }
 
-static void judge(u64 operation, u64 looked, bool seen)
+static void mark_check_judge(u64 operation, u64 looked, bool seen)
 {
 	u64 loss = lost[operation % KEPT];
 
@@ -160,12 +161,12 @@ static void judge(u64 operation, u64 looked, bool seen)
 	marked += seen;
 }
 
-static void watch(void)
+static void mark_check_watch(void)
 {
 	u64 looked = 0, latest = 0, current_one = 0;
 	bool seen = false;
 
-	while (is_watched()) {
+	while (mark_check_is_watched()) {
 		/* After what was lost in the one before. */
 		u64 one = smp_load_acquire(&number), now = ktime_get_ns();
 		bool mark = vcpu_is_preempted(worker);
@@ -175,7 +176,7 @@ static void watch(void)
 		mark &= READ_ONCE(number) == one;
 		if (one != current_one) {
 			if (one - current_one < KEPT)
-				judge(current_one, looked, seen);
+				mark_check_judge(current_one, looked, seen);
 			current_one = one;
 			looked = 0;
 			seen = false;
@@ -189,23 +190,23 @@ static void watch(void)
 }
 
 /* The worker's operation is a sleep. */
-static void halt_often(void)
+static void mark_check_halt_often(void)
 {
 	unsigned long flags;
 
-	while (is_time()) {
+	while (mark_check_is_time()) {
 		local_irq_save(flags);
-		step();
+		mark_check_step();
 		asm volatile("hlt" : : : "memory");
-		step();
+		mark_check_step();
 		local_irq_restore(flags);
 		cond_resched();
 	}
 }
 
-static void watch_sleeper(void)
+static void mark_check_watch_sleeper(void)
 {
-	while (is_watched()) {
+	while (mark_check_is_watched()) {
 		u64 one;
 
 		/* The kick before wakes the worker meanwhile; the number is of the next sleep. */
@@ -226,47 +227,47 @@ static const struct kind {
 	const char	*name;
 	void		(*make)(void);	/* NULL: it sleeps */
 } kinds[] = {
-	{ "pause",	pauses },
-	{ "hypercall",	hypercall },
-	{ "cpuid",	ask_cpuid },
-	{ "other",	write_back },
+	{ "pause",	mark_check_pause },
+	{ "hypercall",	mark_check_hypercall },
+	{ "cpuid",	mark_check_cpuid },
+	{ "other",	mark_check_write_back },
 	{ "sleep" },
 };
 
 static const struct kind *kind;
 
-static void keep_busy(void)
+static void mark_check_keep_busy(void)
 {
-	while (is_watched())
+	while (mark_check_is_watched())
 		cond_resched();
 }
 
 /* Who calls this is bound to its CPU. */
-static void work_or_watch(void)
+static void mark_check_work_or_watch(void)
 {
-	const struct kvm_steal_time *record = own_record();
+	const struct kvm_steal_time *record = mark_check_own_record();
 
 	if (smp_processor_id() == watcher) {
 		if (kind->make)
-			watch();
+			mark_check_watch();
 		else
-			watch_sleeper();
+			mark_check_watch_sleeper();
 		return;
 	}
 	if (smp_processor_id() != worker) {
 		if (kind->make)
-			keep_busy();
+			mark_check_keep_busy();
 		return;
 	}
 	WRITE_ONCE(begun, true);
 	if (!kind->make)
-		halt_often();
+		mark_check_halt_often();
 	else if (record)
-		work(record, kind->make);
+		mark_check_work(record, kind->make);
 	WRITE_ONCE(over, true);
 }
 
-static void look(void)
+static void mark_check_one_kind(void)
 {
 	number = 0;
 	begun = false;
@@ -276,7 +277,7 @@ static void look(void)
 	own = 0;
 	refused = 0;
 	end = ktime_get_ns() + seconds * NSEC_PER_SEC / ARRAY_SIZE(kinds);
-	pvsync_on_each_cpu(work_or_watch, 3);
+	pvsync_on_each_cpu(mark_check_work_or_watch, 3);
 	pr_warn("%s: %lu losses, %lu marked, %lu own, %lu refused, %llu operations\n", kind->name,
 		losses, marked, own, refused, number / 2);
 }
@@ -285,12 +286,12 @@ static int __init mark_check_init(void)
 {
 	watcher = cpumask_first(cpu_online_mask);
 	worker = cpumask_next(watcher, cpu_online_mask);
-	if (worker >= nr_cpu_ids || !own_record())
+	if (worker >= nr_cpu_ids || !mark_check_own_record())
 		return -ENODEV;
 	for (kind = kinds; kind < kinds + ARRAY_SIZE(kinds); kind++) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		look();
+		mark_check_one_kind();
 	}
 	return 0;
 }

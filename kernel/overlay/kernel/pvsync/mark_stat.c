@@ -30,7 +30,7 @@ static struct timer_list looking;
 static DEFINE_MUTEX(switching);
 static bool looks;
 
-static void look(struct timer_list *timer)
+static void mark_stat_look(struct timer_list *timer)
 {
 	unsigned int here = smp_processor_id(), cpu;
 
@@ -67,7 +67,7 @@ DEFINE_DEBUGFS_ATTRIBUTE(mark_stat_fops, mark_stat_get, mark_stat_set, "%llu\n")
 
 static int __init pvsync_mark_stat_init(void)
 {
-	timer_setup(&looking, look, TIMER_DEFERRABLE);
+	timer_setup(&looking, mark_stat_look, TIMER_DEFERRABLE);
 	debugfs_create_file("mark_stat", 0600, pvsync_debugfs(), NULL, &mark_stat_fops);
 	return 0;
 }

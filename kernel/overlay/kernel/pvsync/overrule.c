@@ -11,9 +11,9 @@
 
 #include <linux/pvsync/shims.h>
 
-static int __init overrule(char *arg)
+static int __init overrule_spinlocks(char *arg)
 {
 	pvsync_set_slowpath(native_queued_spin_lock_slowpath);
 	return 0;
 }
-early_param("pvsync.overrule", overrule);
+early_param("pvsync.overrule", overrule_spinlocks);

@@ -23,34 +23,35 @@ static const char * const read_elsewhere[] __initconst = {
 /* All known keys, for the log. */
 static char known[640] __initdata;
 
-static bool __init is_ours(const char *name)
+static bool __init parameter_is_ours(const char *name)
 {
 	return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
 /* Length of the key of a __setup() or an early_param(), which may end with "=". */
-static size_t __init key_length(const char *str)
+static size_t __init parameter_key_length(const char *str)
 {
 	return strchrnul(str, '=') - str;
 }
 
-static bool __init is_key(const char *param, const char *str)
+static bool __init parameter_is_key(const char *param, const char *str)
 {
-	size_t length = key_length(str);
+	size_t length = parameter_key_length(str);
 
 	return strlen(param) == length && parameqn(param, str, length);
 }
 
 /* Return: whether something reads @param; without a value, what takes none does. */
-static bool __init is_read(const char *param, const char *val)
+static bool __init parameter_is_read(const char *param, const char *val)
 {
 	const struct obs_kernel_param *setup;
 	const struct kernel_param *kp;
 	unsigned int i;
 
 	for (setup = __setup_start; setup < __setup_end; setup++) {
-		if (is_key(param, setup->str))
-			return val || !setup->str[key_length(setup->str)];
+		if (parameter_is_key(param, setup->str))
+			return val ||
+			       !setup->str[parameter_key_length(setup->str)];
 	}
 	for (kp = __start___param; kp < __stop___param; kp++) {
 		if (parameq(param, kp->name))
@@ -63,32 +64,34 @@ static bool __init is_read(const char *param, const char *val)
 	return false;
 }
 
-static void __init add_known(const char *name, size_t length)
+static void __init parameter_add_known(const char *name, size_t length)
 {
 	size_t end = strlen(known);
 
-	if (is_ours(name))
+	if (parameter_is_ours(name))
 		snprintf(known + end, sizeof(known) - end, " %.*s",
 			 (int)(length - strlen(PREFIX)), name + strlen(PREFIX));
 }
 
-static void __init find_known(void)
+static void __init parameter_find_known(void)
 {
 	const struct obs_kernel_param *setup;
 	const struct kernel_param *kp;
 
 	for (setup = __setup_start; setup < __setup_end; setup++)
-		add_known(setup->str, key_length(setup->str));
+		parameter_add_known(setup->str,
+				    parameter_key_length(setup->str));
 	for (kp = __start___param; kp < __stop___param; kp++)
-		add_known(kp->name, strlen(kp->name));
+		parameter_add_known(kp->name, strlen(kp->name));
 }
 
-static int __init check(char *param, char *val, const char *unused, void *arg)
+static int __init parameter_check(char *param, char *val, const char *unused,
+				  void *arg)
 {
-	if (!is_ours(param) || is_read(param, val))
+	if (!parameter_is_ours(param) || parameter_is_read(param, val))
 		return 0;
 	if (!known[0])
-		find_known();
+		parameter_find_known();
 	pr_warn("%s%s%s is not known, nothing changes; with a value, these are:%s\n",
 		param, val ? "=" : "", val ?: "", known);
 	return 0;
@@ -100,7 +103,7 @@ static int __init pvsync_check_parameters(void)
 
 	if (!line)
 		return -ENOMEM;
-	parse_args("pvsync", line, NULL, 0, 0, 0, NULL, check);
+	parse_args("pvsync", line, NULL, 0, 0, 0, NULL, parameter_check);
 	kfree(line);
 	return 0;
 }

@@ -89,23 +89,23 @@ static enum park_strategy strategy __read_mostly = PARK_STOCK;
 #define ASLEEP		1
 
 /* The CPU may be another one after each line; so be it. */
-static bool cpu_is_ours(void)
+static bool park_cpu_is_ours(void)
 {
 	if (need_resched() || !single_task_running())
 		return false;
 	return strategy != PARK_ESCHDSPIN || !is_pcpu_overcommitted(raw_smp_processor_id());
 }
 
-static bool must_sleep(void)
+static bool park_must_sleep(void)
 {
 	return current->plug || current->flags & (PF_WQ_WORKER | PF_IO_WORKER);
 }
 
 /* Return: whether the task has been woken. */
-static bool __sched spin(void)
+static bool __sched park_spin(void)
 {
 	while (get_current_state() != TASK_RUNNING) {
-		if (!cpu_is_ours())
+		if (!park_cpu_is_ours())
 			return false;
 		rcu_tasks_qs(current, false);
 		cpu_relax();
@@ -113,19 +113,19 @@ static bool __sched spin(void)
 	return true;
 }
 
-static bool __sched spin_preemptibly(void)
+static bool __sched park_spin_preemptibly(void)
 {
 	bool woken;
 
-	if (must_sleep())
+	if (park_must_sleep())
 		return false;
 	sched_preempt_enable_no_resched();
-	woken = pvsync_ecs_waits(spin());
+	woken = pvsync_ecs_waits(park_spin());
 	preempt_disable();
 	return woken;
 }
 
-static void __sched sleep_timed(void)
+static void __sched park_sleep_timed(void)
 {
 	u64 woken;
 
@@ -150,13 +150,13 @@ static void __sched sleep_timed(void)
  */
 void __sched pvsync_park(void)
 {
-	if (static_branch_unlikely(&spin_key) && spin_preemptibly()) {
+	if (static_branch_unlikely(&spin_key) && park_spin_preemptibly()) {
 		__pvsync_count(PVSYNC_park_spun);
 		return;
 	}
 	__pvsync_count(PVSYNC_park_slept);
 	if (static_branch_unlikely(&pvsync_park_stat_key))
-		sleep_timed();
+		park_sleep_timed();
 	else
 		schedule_preempt_disabled();
 }
@@ -175,7 +175,7 @@ void __pvsync_park_waking(struct task_struct *task)
 }
 
 /* There is one CPU. The last pvsync.park= counts. */
-static int __init parse_park(char *arg)
+static int __init park_parse_strategy(char *arg)
 {
 	int wanted = match_string(strategy_names, ARRAY_SIZE(strategy_names), arg);
 	const char *reason;
@@ -198,7 +198,7 @@ static int __init parse_park(char *arg)
 	pr_info("waiters of mutexes and rwsems: %s\n", strategy_names[strategy]);
 	return 1;
 }
-__setup("pvsync.park=", parse_park);
+__setup("pvsync.park=", park_parse_strategy);
 
 /**
  * pvsync_park_offered - the host says what wants its CPUs, or does not

@@ -27,7 +27,7 @@ static DEFINE_MUTEX(sleeps);
 static int __rcu *guarded;
 
 /* Each order on its own is harmless; together two CPUs could wait for each other. */
-static void order(void)
+static void provoke_lock_order(void)
 {
 	spin_lock(&first);
 	spin_lock(&second);
@@ -41,7 +41,7 @@ static void order(void)
 }
 
 /* Taken with interrupts enabled, and in what could have been one. */
-static void state(void)
+static void provoke_lock_state(void)
 {
 	spin_lock(&first);
 	spin_unlock(&first);
@@ -54,14 +54,14 @@ static void state(void)
 	local_irq_enable();
 }
 
-static void reader(void)
+static void provoke_no_reader(void)
 {
 	int *seen = rcu_dereference(guarded);
 
 	pr_info("read without being a reader: %d\n", seen ? *seen : 0);
 }
 
-static void sleeper(void)
+static void provoke_atomic_sleep(void)
 {
 	spin_lock(&first);
 	mutex_lock(&sleeps);
@@ -70,7 +70,7 @@ static void sleeper(void)
 }
 
 /* The allocator rounds up to 64 bytes: what lies behind the last one is nobody's. */
-static void bounds(void)
+static void provoke_out_of_bounds(void)
 {
 	volatile u8 *bytes = kmalloc(61, GFP_KERNEL);
 
@@ -79,7 +79,7 @@ static void bounds(void)
 	kfree((void *)bytes);
 }
 
-static void freed(void)
+static void provoke_use_after_free(void)
 {
 	volatile u8 *bytes = kmalloc(64, GFP_KERNEL);
 
@@ -91,7 +91,7 @@ static void freed(void)
 static unsigned long raced;
 static unsigned long race_ends;
 
-static noinline void race_on(void)
+static noinline void provoke_race_on(void)
 {
 	while (time_before(jiffies, READ_ONCE(race_ends))) {
 		raced++;
@@ -99,23 +99,23 @@ static noinline void race_on(void)
 	}
 }
 
-static int race_thread(void *done)
+static int provoke_race_thread(void *done)
 {
-	race_on();
+	provoke_race_on();
 	complete(done);
 	return 0;
 }
 
-static void race(void)
+static void provoke_race(void)
 {
 	DECLARE_COMPLETION_ONSTACK(done);
 	struct task_struct *other;
 
 	WRITE_ONCE(race_ends, jiffies + 10 * HZ);
-	other = kthread_run(race_thread, &done, "pvsync-race");
+	other = kthread_run(provoke_race_thread, &done, "pvsync-race");
 	if (IS_ERR(other))
 		return;
-	race_on();
+	provoke_race_on();
 	wait_for_completion(&done);
 }
 
@@ -123,13 +123,13 @@ static const struct {
 	const char	*kind;
 	void		(*make)(void);
 } faults[] = {
-	{ "order",	order },	/* lockdep: locks in both orders */
-	{ "state",	state },	/* lockdep: interrupts may come while it is held */
-	{ "reader",	reader },	/* lockdep: rcu_dereference() outside of a reader */
-	{ "sleeper",	sleeper },	/* sleeps with a spinlock held */
-	{ "bounds",	bounds },	/* KASAN: written behind its end */
-	{ "freed",	freed },	/* KASAN: read after it was freed */
-	{ "race",	race },		/* KCSAN: two threads, plain accesses */
+	{ "order",	provoke_lock_order },	/* lockdep: locks in both orders */
+	{ "state",	provoke_lock_state },	/* lockdep: interrupts may come while it is held */
+	{ "reader",	provoke_no_reader },	/* lockdep: rcu_dereference() outside of a reader */
+	{ "sleeper",	provoke_atomic_sleep },	/* sleeps with a spinlock held */
+	{ "bounds",	provoke_out_of_bounds },	/* KASAN: written behind its end */
+	{ "freed",	provoke_use_after_free },	/* KASAN: read after it was freed */
+	{ "race",	provoke_race },		/* KCSAN: two threads, plain accesses */
 };
 
 static int __init provoke_init(void)

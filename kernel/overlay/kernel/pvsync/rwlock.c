@@ -28,7 +28,8 @@
 #define _PVSYNC_RWLOCK_NAMES_ONLY
 #include <linux/pvsync/rwlock.h>
 
-static __always_inline void wait(struct qrwlock *lock, void (*slowpath)(struct qrwlock *lock))
+static __always_inline void rwlock_wait(struct qrwlock *lock,
+					void (*slowpath)(struct qrwlock *lock))
 {
 	struct pvsync_wait_time outer;
 
@@ -47,7 +48,7 @@ static __always_inline void wait(struct qrwlock *lock, void (*slowpath)(struct q
  */
 void __lockfunc queued_read_lock_slowpath(struct qrwlock *lock)
 {
-	wait(lock, pvsync_native_read_lock_slowpath);
+	rwlock_wait(lock, pvsync_native_read_lock_slowpath);
 }
 EXPORT_SYMBOL(queued_read_lock_slowpath);
 
@@ -59,6 +60,6 @@ EXPORT_SYMBOL(queued_read_lock_slowpath);
  */
 void __lockfunc queued_write_lock_slowpath(struct qrwlock *lock)
 {
-	wait(lock, pvsync_native_write_lock_slowpath);
+	rwlock_wait(lock, pvsync_native_write_lock_slowpath);
 }
 EXPORT_SYMBOL(queued_write_lock_slowpath);

@@ -33,22 +33,23 @@ static DEFINE_RWLOCK(lock);
 static unsigned int owner, head;
 static unsigned long end, looks, waiting, owning;
 
-static bool counts(u64 word, u64 unit)
+static bool rwlock_check_counts(u64 word, u64 unit)
 {
 	return (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD;
 }
 
-static void look(void)
+static void rwlock_check_look(void)
 {
 	u64 word = READ_ONCE(per_cpu(pvsync_ecs.non_preemptable, head));
-	bool owns = counts(word, PVSYNC_ECS_LOCK) || counts(word, PVSYNC_ECS_READ);
+	bool owns = rwlock_check_counts(word, PVSYNC_ECS_LOCK) ||
+		    rwlock_check_counts(word, PVSYNC_ECS_READ);
 
 	looks++;
 	owning += owns;
-	waiting += !owns && counts(word, PVSYNC_ECS_SPINNER);
+	waiting += !owns && rwlock_check_counts(word, PVSYNC_ECS_SPINNER);
 }
 
-static void own(void)
+static void rwlock_check_own(void)
 {
 	unsigned int i;
 
@@ -58,14 +59,14 @@ static void own(void)
 		/* Who has got so far stays there until the lock is released. */
 		for (i = 0; i < LOOKS && arch_spin_is_locked(&lock.raw_lock.wait_lock); i++) {
 			mdelay(1);
-			look();
+			rwlock_check_look();
 		}
 		write_unlock(&lock);
 		cond_resched();
 	}
 }
 
-static void wait(void)
+static void rwlock_check_wait(void)
 {
 	while (time_before(jiffies, end)) {
 		write_lock_irq(&lock);
@@ -78,12 +79,12 @@ static void wait(void)
 }
 
 /* Who calls this is bound to its CPU. */
-static void own_or_wait(void)
+static void rwlock_check_own_or_wait(void)
 {
 	if (smp_processor_id() == owner)
-		own();
+		rwlock_check_own();
 	else
-		wait();
+		rwlock_check_wait();
 }
 
 static int __init rwlock_check_init(void)
@@ -93,7 +94,7 @@ static int __init rwlock_check_init(void)
 	if (head >= nr_cpu_ids)
 		return -ENODEV;
 	end = jiffies + seconds * HZ;
-	pvsync_on_each_cpu(own_or_wait, 2);
+	pvsync_on_each_cpu(rwlock_check_own_or_wait, 2);
 	pr_warn("%lu looks, %lu waiting, %lu owning\n", looks, waiting, owning);
 	return 0;
 }

@@ -49,21 +49,21 @@ static void name(void)						\
 	}							\
 }
 
-PASS(pass_nothing, barrier(), barrier())
-PASS(pass_spinlock, raw_spin_lock(&a_spinlock), raw_spin_unlock(&a_spinlock))
-PASS(pass_read, read_lock(&a_rwlock), read_unlock(&a_rwlock))
-PASS(pass_write, write_lock(&a_rwlock), write_unlock(&a_rwlock))
-PASS(pass_mutex, mutex_lock(&a_mutex), mutex_unlock(&a_mutex))
-PASS(pass_down_read, down_read(&a_rwsem), up_read(&a_rwsem))
-PASS(pass_down_write, down_write(&a_rwsem), up_write(&a_rwsem))
-PASS(pass_rcu, rcu_read_lock(), rcu_read_unlock())
-PASS(pass_preemptable, activate_preemptable_ecs(cpu), deactivate_preemptable_ecs(cpu))
-PASS(pass_calls, activate_non_preemptable_ecs(cpu), deactivate_non_preemptable_ecs(cpu))
+PASS(section_pass_nothing, barrier(), barrier())
+PASS(section_pass_spinlock, raw_spin_lock(&a_spinlock), raw_spin_unlock(&a_spinlock))
+PASS(section_pass_read, read_lock(&a_rwlock), read_unlock(&a_rwlock))
+PASS(section_pass_write, write_lock(&a_rwlock), write_unlock(&a_rwlock))
+PASS(section_pass_mutex, mutex_lock(&a_mutex), mutex_unlock(&a_mutex))
+PASS(section_pass_down_read, down_read(&a_rwsem), up_read(&a_rwsem))
+PASS(section_pass_down_write, down_write(&a_rwsem), up_write(&a_rwsem))
+PASS(section_pass_rcu, rcu_read_lock(), rcu_read_unlock())
+PASS(section_pass_preemptable, activate_preemptable_ecs(cpu), deactivate_preemptable_ecs(cpu))
+PASS(section_pass_calls, activate_non_preemptable_ecs(cpu), deactivate_non_preemptable_ecs(cpu))
 
-static void pass_non_preemptable(void)
+static void section_pass_non_preemptable(void)
 {
 	preempt_disable();
-	pass_calls();
+	section_pass_calls();
 	preempt_enable();
 }
 
@@ -71,16 +71,16 @@ static const struct {
 	const char	*kind;
 	void		(*pass)(void);
 } sections[] = {
-	{ "nothing",		pass_nothing },		/* the loop alone */
-	{ "non-preemptable",	pass_non_preemptable },	/* the paper's calls alone */
-	{ "preemptable",	pass_preemptable },
-	{ "spinlock",		pass_spinlock },
-	{ "rwlock-read",	pass_read },
-	{ "rwlock-write",	pass_write },
-	{ "mutex",		pass_mutex },
-	{ "rwsem-read",		pass_down_read },
-	{ "rwsem-write",	pass_down_write },
-	{ "rcu",		pass_rcu },
+	{ "nothing",		section_pass_nothing },	/* the loop alone */
+	{ "non-preemptable",	section_pass_non_preemptable },	/* the paper's calls alone */
+	{ "preemptable",	section_pass_preemptable },
+	{ "spinlock",		section_pass_spinlock },
+	{ "rwlock-read",	section_pass_read },
+	{ "rwlock-write",	section_pass_write },
+	{ "mutex",		section_pass_mutex },
+	{ "rwsem-read",		section_pass_down_read },
+	{ "rwsem-write",	section_pass_down_write },
+	{ "rcu",		section_pass_rcu },
 };
 
 /* Of the kind whose turn it is; the threads add to the sums at their ends. */
@@ -88,7 +88,7 @@ static void (*pass)(void);
 static atomic64_t passes;
 static atomic64_t spent_ns;
 
-static void pass_for_a_time(void)
+static void section_pass_for_a_time(void)
 {
 	ktime_t begun = ktime_get(), now, end = ktime_add_ms(begun, ms);
 	u64 mine = 0;
@@ -104,14 +104,14 @@ static void pass_for_a_time(void)
 	atomic64_add(ktime_to_ns(ktime_sub(now, begun)), &spent_ns);
 }
 
-static void measure(unsigned int which, unsigned int cpus)
+static void section_measure_cost(unsigned int which, unsigned int cpus)
 {
 	u64 tenths, tenth;
 
 	pass = sections[which].pass;
 	atomic64_set(&passes, 0);
 	atomic64_set(&spent_ns, 0);
-	pvsync_on_each_cpu(pass_for_a_time, cpus);
+	pvsync_on_each_cpu(section_pass_for_a_time, cpus);
 	if (!atomic64_read(&passes))	/* no thread could be made */
 		return;
 
@@ -126,9 +126,9 @@ static int __init section_cost_init(void)
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(sections); i++) {
-		measure(i, 1);
+		section_measure_cost(i, 1);
 		if (num_online_cpus() > 1)
-			measure(i, num_online_cpus());
+			section_measure_cost(i, num_online_cpus());
 	}
 	return 0;
 }

@@ -136,12 +136,12 @@ static DEFINE_PER_CPU(bool, stock_kernel_flush);
 /* This CPU flushes for a page table of kernel addresses that is freed at once. */
 static DEFINE_PER_CPU(bool, table_freed);
 
-static bool by_hypercall(enum pvsync_tlb_mechanism by)
+static bool tlb_by_hypercall(enum pvsync_tlb_mechanism by)
 {
 	return by == PVSYNC_TLB_SHOOT4U || by == PVSYNC_TLB_MIXED;
 }
 
-static enum pvsync_tlb_mechanism stock_mechanism(void)
+static enum pvsync_tlb_mechanism tlb_stock_mechanism(void)
 {
 	return stock_flush == native_flush_tlb_multi ? PVSYNC_TLB_IPI : PVSYNC_TLB_KVMTLB;
 }
@@ -163,7 +163,7 @@ struct group {
 };
 
 /* For a flush by this CPU, which stays here until it is over. */
-static struct group empty_group(void)
+static struct group tlb_empty_group(void)
 {
 	struct group group = { .awaited = this_cpu_ptr(&awaited_cpus) };
 
@@ -174,25 +174,25 @@ static struct group empty_group(void)
 /* The answer that made this guest give up. */
 static long refusal;
 
-static void shootdown_refused(struct irq_work *work)
+static void tlb_shootdown_refused(struct irq_work *work)
 {
 	pr_warn("the host does not flush translations any more, %s does it from now on: answer %ld\n",
 		pvsync_tlb_names[READ_ONCE(mechanism)], READ_ONCE(refusal));
 }
 
-static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(shootdown_refused);
+static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(tlb_shootdown_refused);
 
 /* A guest that was moved to a host without pvsync, or an admin's no. */
-static void give_up(long answer)
+static void tlb_give_up(long answer)
 {
-	if (!by_hypercall(xchg(&mechanism, stock_mechanism())))
+	if (!tlb_by_hypercall(xchg(&mechanism, tlb_stock_mechanism())))
 		return;
 	WRITE_ONCE(refusal, answer);
 	irq_work_queue(&shootdown_refused_work);
 }
 
 /* Bits of more than one CPU may be one in the answer: all of them are awaited then. */
-static void note_awaited(struct group *group, u64 answer)
+static void tlb_note_awaited(struct group *group, u64 answer)
 {
 	unsigned int n;
 	int cpu;
@@ -205,7 +205,7 @@ static void note_awaited(struct group *group, u64 answer)
 	}
 }
 
-static bool ask_host(struct group *group)
+static bool tlb_ask_host(struct group *group)
 {
 	long answer;
 
@@ -214,24 +214,24 @@ static bool ask_host(struct group *group)
 	answer = kvm_hypercall4(PVSYNC_HC_TLB, group->named[0], group->named[1],
 				group->where | group->base, group->what);
 	if (answer < 0) {
-		give_up(answer);
+		tlb_give_up(answer);
 		return false;
 	}
 	if (answer)
-		note_awaited(group, answer);
+		tlb_note_awaited(group, answer);
 	__pvsync_count(PVSYNC_tlb_hypercalls);
 	bitmap_zero(group->named, PVSYNC_TLB_TARGETS);
 	return true;
 }
 
 /* Name @cpu to the host, and ask it first if @cpu is too far from the others. */
-static bool name_cpu(struct group *group, int cpu)
+static bool tlb_name_cpu(struct group *group, int cpu)
 {
 	u32 id = per_cpu(x86_cpu_to_apicid, cpu);
 	u32 base = round_down(id, PVSYNC_TLB_TARGETS);
 
 	if (base != group->base) {
-		if (!ask_host(group))
+		if (!tlb_ask_host(group))
 			return false;
 		group->base = base;
 	}
@@ -239,12 +239,13 @@ static bool name_cpu(struct group *group, int cpu)
 	return true;
 }
 
-static void count_awaited(const struct group *group)
+static void tlb_count_awaited(const struct group *group)
 {
 	__pvsync_add(PVSYNC_tlb_interrupted, cpumask_weight(group->awaited));
 }
 
-static void set_range(struct group *group, const struct flush_tlb_info *info)
+static void tlb_set_range(struct group *group,
+			  const struct flush_tlb_info *info)
 {
 	unsigned long start = info->start & PAGE_MASK;
 
@@ -264,15 +265,15 @@ static void set_range(struct group *group, const struct flush_tlb_info *info)
  * Context: preemption disabled, interrupts enabled, as all of flush_tlb_multi().
  * On failure some CPUs may have been flushed, which does no harm.
  */
-static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *info,
-		    bool mixed)
+static bool tlb_shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *info,
+			bool mixed)
 {
 	struct cpumask *marked = this_cpu_ptr(&marked_cpus);
-	struct group group = empty_group();
+	struct group group = tlb_empty_group();
 	int cpu, me = smp_processor_id();
 
 	cpumask_clear(marked);
-	set_range(&group, info);
+	tlb_set_range(&group, info);
 	/* A batch may name CPUs that have gone since, and have no APIC ID any more. */
 	for_each_cpu_and(cpu, cpumask, cpu_online_mask) {
 		if (cpu == me)
@@ -281,15 +282,15 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 			continue;
 		if (mixed && vcpu_is_preempted(cpu))
 			cpumask_set_cpu(cpu, marked);
-		else if (!name_cpu(&group, cpu))
+		else if (!tlb_name_cpu(&group, cpu))
 			return false;
 	}
 	if (!cpumask_empty(marked))
 		stock_flush(marked, info);
-	if (!ask_host(&group))
+	if (!tlb_ask_host(&group))
 		return false;
 	if (!cpumask_empty(group.awaited)) {
-		count_awaited(&group);
+		tlb_count_awaited(&group);
 		stock_flush(group.awaited, info);
 	}
 	if (cpumask_test_cpu(me, cpumask))
@@ -300,15 +301,15 @@ static bool shoot4u(const struct cpumask *cpumask, const struct flush_tlb_info *
 }
 
 /* Return: who did it, which is the stock mechanism once the host has refused. */
-static enum pvsync_tlb_mechanism flush_by_mechanism(enum pvsync_tlb_mechanism by,
-						    const struct cpumask *cpumask,
-						    const struct flush_tlb_info *info)
+static enum pvsync_tlb_mechanism tlb_flush_by_mechanism(enum pvsync_tlb_mechanism by,
+							const struct cpumask *cpumask,
+							const struct flush_tlb_info *info)
 {
-	if (by_hypercall(by)) {
+	if (tlb_by_hypercall(by)) {
 		if (!pvsync_flush_is_stock(info) &&
-		    shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
+		    tlb_shoot4u(cpumask, info, by == PVSYNC_TLB_MIXED))
 			return by;
-		by = stock_mechanism();
+		by = tlb_stock_mechanism();
 	}
 	if (by == PVSYNC_TLB_IPI)
 		native_flush_tlb_multi(cpumask, info);
@@ -325,16 +326,16 @@ static void pvsync_flush_tlb_multi(const struct cpumask *cpumask,
 
 	pvsync_flush_stays();
 	if (!static_branch_unlikely(&pvsync_tlb_stat_key)) {
-		flush_by_mechanism(by, cpumask, info);
+		tlb_flush_by_mechanism(by, cpumask, info);
 		return;
 	}
 	__pvsync_count(PVSYNC_tlb_flushes);
 	pvsync_tlb_timer_start(&timer);
-	by = flush_by_mechanism(by, cpumask, info);
+	by = tlb_flush_by_mechanism(by, cpumask, info);
 	pvsync_tlb_timer_stop(&timer, by);
 }
 
-static void flush_kernel_here(unsigned long start, unsigned long end)
+static void tlb_flush_kernel_here(unsigned long start, unsigned long end)
 {
 	unsigned long addr, flags;
 
@@ -349,29 +350,31 @@ static void flush_kernel_here(unsigned long start, unsigned long end)
 }
 
 /* The host has flushed this CPU; it has come to take an interrupt in the guest. */
-static void is_in_guest(void *unused)
+static void tlb_is_in_guest(void *unused)
 {
 }
 
 /* Whether the host did it. Context: preemption disabled, interrupts enabled. */
-static bool shoot4u_kernel(unsigned long start, unsigned long end)
+static bool tlb_shoot4u_kernel(unsigned long start, unsigned long end)
 {
-	struct group group = empty_group();
+	struct group group = tlb_empty_group();
 	int cpu, me = smp_processor_id();
 
-	if (!by_hypercall(READ_ONCE(mechanism)) || __this_cpu_read(table_freed))
+	if (!tlb_by_hypercall(READ_ONCE(mechanism)) ||
+	    __this_cpu_read(table_freed))
 		return false;
 	for_each_online_cpu(cpu) {
-		if (cpu != me && !name_cpu(&group, cpu))
+		if (cpu != me && !tlb_name_cpu(&group, cpu))
 			return false;
 	}
-	if (!ask_host(&group))
+	if (!tlb_ask_host(&group))
 		return false;
 	if (!cpumask_empty(group.awaited)) {
-		count_awaited(&group);
-		smp_call_function_many(group.awaited, is_in_guest, NULL, true);
+		tlb_count_awaited(&group);
+		smp_call_function_many(group.awaited, tlb_is_in_guest, NULL,
+				       true);
 	}
-	flush_kernel_here(start, end);
+	tlb_flush_kernel_here(start, end);
 	return true;
 }
 
@@ -379,14 +382,14 @@ static bool shoot4u_kernel(unsigned long start, unsigned long end)
  * By the host or, where it does not, by the kernel's own interrupts: that function asks
  * once more before it sends them, and is told to go on.
  */
-static void flush_kernel_timed(unsigned long start, unsigned long end)
+static void tlb_flush_kernel_timed(unsigned long start, unsigned long end)
 {
 	enum pvsync_tlb_mechanism by = READ_ONCE(mechanism);
 	struct pvsync_tlb_timer timer;
 
 	__pvsync_count(PVSYNC_tlb_flushes);
 	pvsync_tlb_timer_start(&timer);
-	if (!shoot4u_kernel(start, end)) {
+	if (!tlb_shoot4u_kernel(start, end)) {
 		by = PVSYNC_TLB_IPI;
 		__this_cpu_write(stock_kernel_flush, true);
 		flush_tlb_kernel_range(start, end);
@@ -412,9 +415,9 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
 
 	preempt_disable();
 	if (!static_branch_unlikely(&pvsync_tlb_stat_key) || num_online_cpus() == 1) {
-		done = shoot4u_kernel(start, end);
+		done = tlb_shoot4u_kernel(start, end);
 	} else if (!__this_cpu_read(stock_kernel_flush)) {
-		flush_kernel_timed(start, end);
+		tlb_flush_kernel_timed(start, end);
 		done = true;
 	}
 	preempt_enable();
@@ -458,17 +461,17 @@ void pvsync_flush_kernel(unsigned long start, unsigned long end)
 EXPORT_SYMBOL_GPL(pvsync_flush_kernel);
 #endif
 
-static void __init start_shoot4u(void)
+static void __init tlb_start_shoot4u(void)
 {
 	const char *reason = pvsync_host_lacks(PVSYNC_FEATURE_TLB);
 
 	if (reason) {
 		pr_info("pvsync.tlb=%s is %s here: %s\n", pvsync_tlb_names[mechanism],
-			pvsync_tlb_names[stock_mechanism()], reason);
-		mechanism = mechanism_if_offered = stock_mechanism();
+			pvsync_tlb_names[tlb_stock_mechanism()], reason);
+		mechanism = mechanism_if_offered = tlb_stock_mechanism();
 		return;
 	}
-	if (mechanism == PVSYNC_TLB_MIXED && stock_mechanism() != PVSYNC_TLB_KVMTLB) {
+	if (mechanism == PVSYNC_TLB_MIXED && tlb_stock_mechanism() != PVSYNC_TLB_KVMTLB) {
 		mechanism = PVSYNC_TLB_SHOOT4U;
 		pr_info("pvsync.tlb=mixed is shoot4u here: the host offers no notes\n");
 	}
@@ -477,9 +480,9 @@ static void __init start_shoot4u(void)
 	pvsync_free_tables_by_rcu();
 }
 
-static void __init start_kvmtlb(void)
+static void __init tlb_start_kvmtlb(void)
 {
-	if (stock_mechanism() == PVSYNC_TLB_KVMTLB)
+	if (tlb_stock_mechanism() == PVSYNC_TLB_KVMTLB)
 		return;
 	mechanism = PVSYNC_TLB_IPI;
 	pr_info("pvsync.tlb=kvmtlb is ipi here: the host does not offer it\n");
@@ -490,7 +493,7 @@ static void __init start_kvmtlb(void)
  * parameters, and before the alternatives turn it into a direct call; there is
  * one CPU. The last pvsync.tlb= counts.
  */
-static int __init parse_tlb(char *arg)
+static int __init tlb_parse_mechanism(char *arg)
 {
 	int wanted = match_string(pvsync_tlb_names, ARRAY_SIZE(pvsync_tlb_names), arg);
 
@@ -502,16 +505,16 @@ static int __init parse_tlb(char *arg)
 	if (!stock_flush)
 		stock_flush = pv_ops.mmu.flush_tlb_multi;
 	mechanism = mechanism_if_offered = wanted;
-	if (by_hypercall(wanted))
-		start_shoot4u();
+	if (tlb_by_hypercall(wanted))
+		tlb_start_shoot4u();
 	else if (wanted == PVSYNC_TLB_KVMTLB)
-		start_kvmtlb();
+		tlb_start_kvmtlb();
 	pv_ops.mmu.flush_tlb_multi = pvsync_flush_tlb_multi;
 	static_branch_enable(&pvsync_tlb_key);
 	pr_info("TLB shootdown: %s\n", pvsync_tlb_names[mechanism]);
 	return 1;
 }
-__setup("pvsync.tlb=", parse_tlb);
+__setup("pvsync.tlb=", tlb_parse_mechanism);
 
 /**
  * pvsync_tlb_is_offered - the host offers to flush, or does not
@@ -523,11 +526,11 @@ __setup("pvsync.tlb=", parse_tlb);
  */
 void pvsync_tlb_is_offered(bool offered)
 {
-	if (!by_hypercall(mechanism_if_offered))
+	if (!tlb_by_hypercall(mechanism_if_offered))
 		return;
 	if (!offered) {
-		give_up(-KVM_ENOSYS);
-	} else if (!by_hypercall(READ_ONCE(mechanism)) && READ_ONCE(refusal) == -KVM_ENOSYS) {
+		tlb_give_up(-KVM_ENOSYS);
+	} else if (!tlb_by_hypercall(READ_ONCE(mechanism)) && READ_ONCE(refusal) == -KVM_ENOSYS) {
 		WRITE_ONCE(mechanism, mechanism_if_offered);
 		pr_info("the host flushes translations again: %s\n",
 			pvsync_tlb_names[mechanism_if_offered]);

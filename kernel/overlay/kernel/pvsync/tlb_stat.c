@@ -60,7 +60,7 @@ struct latency {
 
 static DEFINE_PER_CPU(struct latency [PVSYNC_NR_TLB_MECHANISMS], latencies);
 
-static unsigned int bin_of(u64 ns)
+static unsigned int tlb_stat_bin_of(u64 ns)
 {
 	unsigned int power;
 
@@ -72,18 +72,18 @@ static unsigned int bin_of(u64 ns)
 	return (power - LINEAR_BITS + 1) * LINEAR + ((ns >> (power - LINEAR_BITS)) & (LINEAR - 1));
 }
 
-static u64 lower_of(unsigned int bin)
+static u64 tlb_stat_lower_of(unsigned int bin)
 {
 	if (bin < LINEAR)
 		return bin;
 	return (u64)(LINEAR + bin % LINEAR) << (bin / LINEAR - 1);
 }
 
-static void note(struct lengths *lengths, u64 ns)
+static void tlb_stat_note(struct lengths *lengths, u64 ns)
 {
 	lengths->sum += ns;
 	lengths->max = max(lengths->max, ns);
-	lengths->bins[bin_of(ns)]++;
+	lengths->bins[tlb_stat_bin_of(ns)]++;
 }
 
 /**
@@ -114,13 +114,14 @@ void pvsync_tlb_timer_stop(const struct pvsync_tlb_timer *timer,
 	s64 stolen = paravirt_steal_clock(smp_processor_id()) - timer->stolen;
 
 	latency->calls++;
-	note(&latency->wall, wall);
+	tlb_stat_note(&latency->wall, wall);
 	/* The host's clock and this one are not read at the same instant. */
-	note(&latency->ran, clamp_t(s64, wall - stolen, 0, wall));
+	tlb_stat_note(&latency->ran, clamp_t(s64, wall - stolen, 0, wall));
 }
 
-static void show_lengths(struct seq_file *seq, enum pvsync_tlb_mechanism by, const char *name,
-			 size_t offset)
+static void tlb_stat_show_lengths(struct seq_file *seq,
+				  enum pvsync_tlb_mechanism by, const char *name,
+				  size_t offset)
 {
 	u64 sum = 0, most = 0;
 	unsigned int cpu;
@@ -135,7 +136,8 @@ static void show_lengths(struct seq_file *seq, enum pvsync_tlb_mechanism by, con
 	seq_printf(seq, "%s %llu %llu\n", name, sum, most);
 }
 
-static void show_bins(struct seq_file *seq, enum pvsync_tlb_mechanism by)
+static void tlb_stat_show_bins(struct seq_file *seq,
+			       enum pvsync_tlb_mechanism by)
 {
 	unsigned int bin, cpu;
 
@@ -149,7 +151,7 @@ static void show_bins(struct seq_file *seq, enum pvsync_tlb_mechanism by)
 			ran += READ_ONCE(latency->ran.bins[bin]);
 		}
 		if (wall || ran)
-			seq_printf(seq, "%llu %llu %llu\n", lower_of(bin), wall, ran);
+			seq_printf(seq, "%llu %llu %llu\n", tlb_stat_lower_of(bin), wall, ran);
 	}
 }
 
@@ -165,14 +167,15 @@ static int latency_show(struct seq_file *seq, void *unused)
 		if (!calls)
 			continue;
 		seq_printf(seq, "mechanism %s\ncalls %llu\n", pvsync_tlb_names[by], calls);
-		show_lengths(seq, by, "wall_ns", offsetof(struct latency, wall));
-		show_lengths(seq, by, "ran_ns", offsetof(struct latency, ran));
-		show_bins(seq, by);
+		tlb_stat_show_lengths(seq, by, "wall_ns", offsetof(struct latency, wall));
+		tlb_stat_show_lengths(seq, by, "ran_ns",
+				      offsetof(struct latency, ran));
+		tlb_stat_show_bins(seq, by);
 	}
 	return 0;
 }
 
-static void clear_latencies(unsigned int cpu)
+static void tlb_stat_clear(unsigned int cpu)
 {
 	memset(per_cpu_ptr(&latencies, cpu), 0, sizeof(latencies));
 }
@@ -180,7 +183,7 @@ static void clear_latencies(unsigned int cpu)
 static ssize_t latency_write(struct file *file, const char __user *buf, size_t count,
 			     loff_t *pos)
 {
-	return pvsync_clear_write(buf, count, clear_latencies);
+	return pvsync_clear_write(buf, count, tlb_stat_clear);
 }
 DEFINE_SHOW_STORE_ATTRIBUTE(latency);
 

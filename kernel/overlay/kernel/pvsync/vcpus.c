@@ -53,7 +53,7 @@ static bool asked;
 /* A reader wants to know. */
 static bool counted;
 
-static void switch_vcpus(void)
+static void vcpus_switch_keys(void)
 {
 	lockdep_assert_held(&vcpus_lock);
 	if (asked || counted)
@@ -71,16 +71,16 @@ void pvsync_vcpus_enable(void)
 {
 	mutex_lock(&vcpus_lock);
 	asked = true;
-	switch_vcpus();
+	vcpus_switch_keys();
 	mutex_unlock(&vcpus_lock);
 }
 
-static void enable_vcpus(struct work_struct *work)
+static void vcpus_enable_keys(struct work_struct *work)
 {
 	pvsync_vcpus_enable();
 }
 
-static DECLARE_WORK(vcpus_work, enable_vcpus);
+static DECLARE_WORK(vcpus_work, vcpus_enable_keys);
 
 /**
  * pvsync_vcpus_ask - pvsync_vcpus_enable(), soon
@@ -115,7 +115,7 @@ static int vcpu_stat_set(void *data, u64 value)
 		static_branch_disable(&pvsync_wake_key);
 	}
 	WRITE_ONCE(counted, value);
-	switch_vcpus();
+	vcpus_switch_keys();
 	mutex_unlock(&vcpus_lock);
 	return 0;
 }
@@ -132,7 +132,7 @@ late_initcall(vcpu_stat_init);
  * Whether a task sleeps. The fair scheduler keeps one queued that has had more than its
  * share until it has paid for that.
  */
-static bool is_asleep(const struct task_struct *task)
+static bool vcpus_is_asleep(const struct task_struct *task)
 {
 	return !READ_ONCE(task->on_rq) || READ_ONCE(task->se.sched_delayed);
 }
@@ -150,7 +150,7 @@ static bool is_asleep(const struct task_struct *task)
 void __pvsync_vcpu_waking(struct task_struct *task)
 {
 #ifdef CONFIG_PREEMPT_NOTIFIERS
-	if (!hlist_empty(&task->preempt_notifiers) && is_asleep(task))
+	if (!hlist_empty(&task->preempt_notifiers) && vcpus_is_asleep(task))
 		WRITE_ONCE(task->pvsync.vcpu_woken, local_clock());
 #endif
 }
@@ -171,7 +171,7 @@ u64 pvsync_thread_delay_ns(struct pid *pid)
 	u64 queued = task ? READ_ONCE(task->sched_info.last_queued) : 0;
 	s64 lasts;
 
-	if (!queued || is_asleep(task))
+	if (!queued || vcpus_is_asleep(task))
 		return 0;
 	/* Clocks of two CPUs may differ by a little. */
 	lasts = local_clock() - max(queued, READ_ONCE(task->pvsync.vcpu_woken));

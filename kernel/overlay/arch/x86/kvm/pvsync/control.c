@@ -29,7 +29,7 @@
 
 #define GLOBAL	"global"
 
-static int own_show(struct seq_file *seq, const struct pvsync_choice *choice, u32 own)
+static int control_own_show(struct seq_file *seq, const struct pvsync_choice *choice, u32 own)
 {
 	char text[PVSYNC_CHOICE_TEXT] = GLOBAL;
 
@@ -40,7 +40,7 @@ static int own_show(struct seq_file *seq, const struct pvsync_choice *choice, u3
 }
 
 /* What was written, as a string of at most @size bytes. */
-static int get_text(char *text, size_t size, const char __user *buffer, size_t count)
+static int control_get_text(char *text, size_t size, const char __user *buffer, size_t count)
 {
 	if (count >= size)
 		return -EINVAL;
@@ -50,11 +50,11 @@ static int get_text(char *text, size_t size, const char __user *buffer, size_t c
 	return 0;
 }
 
-static ssize_t own_write(struct pvsync_choice *choice, u32 *own,
-			 const char __user *buffer, size_t count)
+static ssize_t control_own_write(struct pvsync_choice *choice, u32 *own,
+				 const char __user *buffer, size_t count)
 {
 	char text[PVSYNC_CHOICE_TEXT];
-	int err = get_text(text, sizeof(text), buffer, count);
+	int err = control_get_text(text, sizeof(text), buffer, count);
 	int value;
 
 	if (err)
@@ -70,7 +70,8 @@ static ssize_t own_write(struct pvsync_choice *choice, u32 *own,
 	return count;
 }
 
-static int own_number_show(struct seq_file *seq, const struct pvsync_number *number, u32 own)
+static int control_own_number_show(struct seq_file *seq,
+				   const struct pvsync_number *number, u32 own)
 {
 	if (own)
 		seq_printf(seq, "%u\n", own - 1);
@@ -79,11 +80,11 @@ static int own_number_show(struct seq_file *seq, const struct pvsync_number *num
 	return 0;
 }
 
-static ssize_t own_number_write(struct pvsync_number *number, u32 *own,
-				const char __user *buffer, size_t count)
+static ssize_t control_own_number_write(struct pvsync_number *number, u32 *own,
+					const char __user *buffer, size_t count)
 {
 	char text[PVSYNC_CHOICE_TEXT];
-	int err = get_text(text, sizeof(text), buffer, count);
+	int err = control_get_text(text, sizeof(text), buffer, count);
 	u32 value;
 
 	if (err)
@@ -117,8 +118,11 @@ static ssize_t field##_write(struct file *file, const char __user *buffer,	\
 }										\
 DEFINE_SHOW_STORE_ATTRIBUTE(field)
 
-#define OWN_CHOICE(field)	OWN_FILE(field, &pvsync_##field##_choice, own_show, own_write)
-#define OWN_NUMBER(field)	OWN_FILE(field, &pvsync_##field, own_number_show, own_number_write)
+#define OWN_CHOICE(field)							\
+	OWN_FILE(field, &pvsync_##field##_choice, control_own_show, control_own_write)
+#define OWN_NUMBER(field)							\
+	OWN_FILE(field, &pvsync_##field, control_own_number_show,		\
+		 control_own_number_write)
 
 OWN_CHOICE(candidate);
 OWN_CHOICE(yield);

@@ -19,13 +19,13 @@
 #include "spin.h"
 
 /* Whether it was noted how long the thread of a vCPU had waited when it lost its CPU. */
-static bool has_begun(const struct pvsync_cpu_wait *wait)
+static bool cpu_wait_has_begun(const struct pvsync_cpu_wait *wait)
 {
 	return READ_ONCE(wait->round) == READ_ONCE(pvsync_vcpu_stat_round);
 }
 
 /* Of a thread that slept and was woken, what it has waited is not more than this; ns. */
-static u64 since_woken(void)
+static u64 cpu_wait_since_woken(void)
 {
 	u64 woken = READ_ONCE(current->pvsync.vcpu_woken);
 	s64 ns = local_clock() - woken;
@@ -34,7 +34,7 @@ static u64 since_woken(void)
 	return woken ? max_t(s64, ns, 0) : U64_MAX;
 }
 
-static unsigned int bin_of(u64 ns)
+static unsigned int cpu_wait_bin_of(u64 ns)
 {
 	return min_t(unsigned int, fls64(div_u64(ns, NSEC_PER_USEC)), PVSYNC_WAIT_BINS - 1);
 }
@@ -57,12 +57,13 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
 	if (!static_branch_unlikely(&pvsync_wake_key))
 		return;
 	/* Else it may be another thread's. */
-	if (!vcpu->scheduled_out || !has_begun(wait))
+	if (!vcpu->scheduled_out || !cpu_wait_has_begun(wait))
 		return;
-	ns = min(current->sched_info.run_delay - wait->before, since_woken());
+	ns = min(current->sched_info.run_delay - wait->before,
+		 cpu_wait_since_woken());
 	if (!ns)
 		return;
-	bin = bin_of(ns);
+	bin = cpu_wait_bin_of(ns);
 	WRITE_ONCE(wait->waits[bin], wait->waits[bin] + 1);
 	WRITE_ONCE(wait->ns[bin], wait->ns[bin] + ns);
 	if (ns > wait->longest)
@@ -87,7 +88,7 @@ void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
 }
 
 /* For how long a vCPU's thread has waited that has not got a CPU yet. */
-static u64 lasts(struct kvm_vcpu *vcpu)
+static u64 cpu_wait_lasts(struct kvm_vcpu *vcpu)
 {
 	const struct pvsync_cpu_wait *wait = &vcpu->arch.pvsync.cpu_wait;
 	u64 before = READ_ONCE(wait->before);
@@ -95,7 +96,7 @@ static u64 lasts(struct kvm_vcpu *vcpu)
 
 	/* Else it is in user mode, and has been in waits that are not the vCPU's. */
 	if (!READ_ONCE(vcpu->scheduled_out) || !static_key_enabled(&pvsync_wake_key) ||
-	    !has_begun(wait))
+	    !cpu_wait_has_begun(wait))
 		return 0;
 	rcu_read_lock();
 	delay = pvsync_thread_delay_ns(rcu_dereference(vcpu->pid));
@@ -130,7 +131,7 @@ int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
 			seq_printf(seq, "%u %llu %llu\n", bin, waits, ns);
 	}
 	kvm_for_each_vcpu(i, vcpu, kvm) {
-		lasting = max(lasting, lasts(vcpu));
+		lasting = max(lasting, cpu_wait_lasts(vcpu));
 		longest = max(longest, READ_ONCE(vcpu->arch.pvsync.cpu_wait.longest));
 	}
 	seq_printf(seq, "lasts %llu\nlongest %llu\n", lasting, longest);

@@ -69,19 +69,19 @@ static_assert(sizeof(struct pvsync_ecs) == PVSYNC_ECS_SIZE);
  * it touched while the monitor sets registers or memory, maybe another system's, but only
  * while it has the vCPU run.
  */
-static bool reachable(struct kvm_vcpu *vcpu)
+static bool ecs_is_reachable(struct kvm_vcpu *vcpu)
 {
 	return vcpu->arch.pvsync.ecs.form && vcpu->wants_to_run && current->mm == vcpu->kvm->mm;
 }
 
 /* Whether its record says anything about it. */
-static bool claims(struct kvm_vcpu *vcpu)
+static bool ecs_has_claims(struct kvm_vcpu *vcpu)
 {
-	return reachable(vcpu) && vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_SILENT;
+	return ecs_is_reachable(vcpu) && vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_SILENT;
 }
 
-static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
-		       unsigned long len)
+static bool ecs_read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
+			   unsigned long len)
 {
 	int idx = srcu_read_lock(&vcpu->kvm->srcu);
 	bool done;
@@ -103,8 +103,8 @@ static bool read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, vo
  * that is written to. Who asked for the log waits for this reader, and what was written
  * before is in the copy of all memory that is made after it.
  */
-static bool write_unlogged(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where,
-			   const void *data, unsigned int offset, unsigned long len)
+static bool ecs_write_unlogged(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where,
+			       const void *data, unsigned int offset, unsigned long len)
 {
 	u8 byte;
 
@@ -116,15 +116,15 @@ static bool write_unlogged(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where
 }
 
 /* Return: whether it is written. */
-static bool write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
-			unsigned int offset, unsigned long len)
+static bool ecs_write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, void *data,
+			    unsigned int offset, unsigned long len)
 {
 	int idx = srcu_read_lock(&vcpu->kvm->srcu);
 	bool done;
 
 	pagefault_disable();
 	if (vcpu->kvm->dirty_ring_size)
-		done = write_unlogged(vcpu, where, data, offset, len);
+		done = ecs_write_unlogged(vcpu, where, data, offset, len);
 	else
 		done = !kvm_write_guest_offset_cached(vcpu->kvm, where, data, offset, len);
 	pagefault_enable();
@@ -132,21 +132,21 @@ static bool write_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, v
 	return done;
 }
 
-static u64 field(u64 word, u64 unit)
+static u64 ecs_count_of(u64 word, u64 unit)
 {
 	return (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD;
 }
 
 /* The lock that a preemption is ascribed to, of several; preempt_kernel if none. */
-static enum pvsync_counter lock_held(const struct claim *claim)
+static enum pvsync_counter ecs_lock_held(const struct claim *claim)
 {
-	if (field(claim->non_preemptable, PVSYNC_ECS_LOCK))
+	if (ecs_count_of(claim->non_preemptable, PVSYNC_ECS_LOCK))
 		return PVSYNC_preempt_lock;
-	if (field(claim->non_preemptable, PVSYNC_ECS_READ))
+	if (ecs_count_of(claim->non_preemptable, PVSYNC_ECS_READ))
 		return PVSYNC_preempt_reader;
-	if (field(claim->preemptable, PVSYNC_ECS_MUTEX))
+	if (ecs_count_of(claim->preemptable, PVSYNC_ECS_MUTEX))
 		return PVSYNC_preempt_mutex;
-	if (field(claim->preemptable, PVSYNC_ECS_RWSEM_READ))
+	if (ecs_count_of(claim->preemptable, PVSYNC_ECS_RWSEM_READ))
 		return PVSYNC_preempt_reader;
 	return PVSYNC_preempt_kernel;
 }
@@ -156,27 +156,27 @@ static enum pvsync_counter lock_held(const struct claim *claim)
  * goes on no sooner with a longer turn, whatever it has locked, and what it waits
  * for may need this CPU.
  */
-static enum pvsync_counter counted_section(struct kvm_vcpu *vcpu)
+static enum pvsync_counter ecs_counted_section(struct kvm_vcpu *vcpu)
 {
 	enum pvsync_counter held;
 	struct claim claim;
 
-	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
+	if (!ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
-	if (field(claim.non_preemptable, PVSYNC_ECS_IRQ))
+	if (ecs_count_of(claim.non_preemptable, PVSYNC_ECS_IRQ))
 		return PVSYNC_preempt_irq;
-	held = lock_held(&claim);
-	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER) ||
-	    field(claim.preemptable, PVSYNC_ECS_WAITER))
+	held = ecs_lock_held(&claim);
+	if (ecs_count_of(claim.non_preemptable, PVSYNC_ECS_SPINNER) ||
+	    ecs_count_of(claim.preemptable, PVSYNC_ECS_WAITER))
 		return held == PVSYNC_preempt_kernel ? PVSYNC_preempt_waiter :
 						       PVSYNC_preempt_stuck;
-	if (held == PVSYNC_preempt_kernel && field(claim.preemptable, PVSYNC_ECS_RCU))
+	if (held == PVSYNC_preempt_kernel && ecs_count_of(claim.preemptable, PVSYNC_ECS_RCU))
 		return PVSYNC_preempt_rcu;
 	return held;
 }
 
 /* Whether the running task of the guest is an RCU reader, as far as can be told. */
-static bool reads_rcu(struct kvm_vcpu *vcpu)
+static bool ecs_reads_rcu(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 	s32 nesting = 0;
@@ -184,7 +184,7 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
 	gpa_t gpa;
 	int idx;
 
-	if (!ecs->asked[2] || !read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
+	if (!ecs->asked[2] || !ecs_read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
 	    task < ecs->memory)
 		return false;
 	/* Whatever the guest has there; KVM warns of what goes across a page. */
@@ -209,23 +209,23 @@ static bool reads_rcu(struct kvm_vcpu *vcpu)
  * says so in the record: it has nothing better to do. Each wait counts once in the
  * preempt count; what is above that is taken for a lock.
  */
-static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
+static enum pvsync_counter ecs_found_section(struct kvm_vcpu *vcpu)
 {
 	const struct pvsync_ecs_layout *layout = &vcpu->arch.pvsync.ecs.layout;
 	struct claim claim;
 	u32 count;
 
-	if (!read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)) ||
-	    !read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
+	if (!ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)) ||
+	    !ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
 	if (count & layout->interrupt)
 		return PVSYNC_preempt_irq;
-	if (field(claim.non_preemptable, PVSYNC_ECS_SPINNER))
+	if (ecs_count_of(claim.non_preemptable, PVSYNC_ECS_SPINNER))
 		return (count & layout->nesting) > layout->wait ? PVSYNC_preempt_stuck :
 								  PVSYNC_preempt_waiter;
 	if (count & layout->section)
 		return PVSYNC_preempt_lock;
-	if (reads_rcu(vcpu))
+	if (ecs_reads_rcu(vcpu))
 		return PVSYNC_preempt_rcu;
 	return PVSYNC_preempt_kernel;
 }
@@ -243,8 +243,8 @@ static enum pvsync_counter found_section(struct kvm_vcpu *vcpu)
  */
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && claims(vcpu) &&
-	       !is_guest_mode(vcpu) &&
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE &&
+	       ecs_has_claims(vcpu) && !is_guest_mode(vcpu) &&
 	       (vcpu->arch.interrupt.injected ||
 		(lapic_in_kernel(vcpu) && kvm_lapic_find_highest_irr(vcpu) >= 0));
 }
@@ -276,29 +276,30 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 		return PVSYNC_preempt_irq;
 	if (!pvsync_in_kernel(vcpu))
 		return PVSYNC_preempt_user;
-	if (!claims(vcpu))
+	if (!ecs_has_claims(vcpu))
 		return PVSYNC_preempt_unknown;
 	if (vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE)
 		return PVSYNC_preempt_kernel;
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
-		section = found_section(vcpu);
+		section = ecs_found_section(vcpu);
 	else
-		section = counted_section(vcpu);
+		section = ecs_counted_section(vcpu);
 	if (interrupt && section != PVSYNC_preempt_waiter && section != PVSYNC_preempt_stuck)
 		return PVSYNC_preempt_irq;
 	return section;
 }
 
 /* What cannot be written now is written the next time, changed or not. */
-static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)
+static void ecs_tell_guest(struct kvm_vcpu *vcpu,
+			   const struct pvsync_told *told)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 
 	if (ecs->written && !memcmp(&ecs->told, told, sizeof(*told)))
 		return;
 	ecs->told = *told;
-	ecs->written = write_guest(vcpu, &ecs->record, &ecs->told, TOLD_OFFSET,
-				   sizeof(ecs->told));
+	ecs->written = ecs_write_guest(vcpu, &ecs->record, &ecs->told,
+				       TOLD_OFFSET, sizeof(ecs->told));
 }
 
 /*
@@ -307,14 +308,14 @@ static void tell(struct kvm_vcpu *vcpu, const struct pvsync_told *told)
  * paging. Where the registers are of a guest of its own, of firmware's management mode, or
  * not to be seen, nothing is known.
  */
-static bool may_share(struct kvm_vcpu *vcpu)
+static bool ecs_may_share(struct kvm_vcpu *vcpu)
 {
 	return is_paging(vcpu) || is_guest_mode(vcpu) || is_smm(vcpu) ||
 	       vcpu->arch.guest_state_protected;
 }
 
 /* What the monitor sets at the begin of KVM_RUN: a hint, as it may write it meanwhile. */
-static bool is_set_without_paging(struct kvm_vcpu *vcpu)
+static bool ecs_is_set_without_paging(struct kvm_vcpu *vcpu)
 {
 	return READ_ONCE(vcpu->run->kvm_dirty_regs) & KVM_SYNC_X86_SREGS &&
 	       !(READ_ONCE(vcpu->run->s.regs.sregs.cr0) & X86_CR0_PG);
@@ -334,7 +335,7 @@ static bool is_set_without_paging(struct kvm_vcpu *vcpu)
 void pvsync_ecs_load(struct kvm_vcpu *vcpu)
 {
 	if (vcpu->arch.pvsync.ecs.form && !vcpu->scheduled_out &&
-	    (!may_share(vcpu) || is_set_without_paging(vcpu)))
+	    (!ecs_may_share(vcpu) || ecs_is_set_without_paging(vcpu)))
 		vcpu->arch.pvsync.ecs.form = 0;
 	pvsync_ecs_tell(vcpu, false, pvsync_cpu_wanted());
 }
@@ -351,20 +352,20 @@ void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted)
 {
 	struct pvsync_told told = vcpu->arch.pvsync.ecs.told;
 
-	if (!reachable(vcpu))
+	if (!ecs_is_reachable(vcpu))
 		return;
 	told.preempted = preempted;
 	told.overcommitted = overcommitted;
-	tell(vcpu, &told);
+	ecs_tell_guest(vcpu, &told);
 }
 
 /* So that the guest notices when it leaves its sections, without looking for it. */
-static void mark_words(struct kvm_vcpu *vcpu, bool borrowed)
+static void ecs_mark_words(struct kvm_vcpu *vcpu, bool borrowed)
 {
 	struct gfn_to_hva_cache *record = &vcpu->arch.pvsync.ecs.record;
 	struct claim claim;
 
-	if (!read_guest(vcpu, record, &claim, sizeof(claim)))
+	if (!ecs_read_guest(vcpu, record, &claim, sizeof(claim)))
 		return;
 	claim.non_preemptable &= ~PVSYNC_ECS_BORROWED;
 	claim.preemptable &= ~PVSYNC_ECS_BORROWED;
@@ -372,7 +373,7 @@ static void mark_words(struct kvm_vcpu *vcpu, bool borrowed)
 		claim.non_preemptable |= PVSYNC_ECS_BORROWED;
 		claim.preemptable |= PVSYNC_ECS_BORROWED;
 	}
-	write_guest(vcpu, record, &claim, 0, sizeof(claim));
+	ecs_write_guest(vcpu, record, &claim, 0, sizeof(claim));
 }
 
 /**
@@ -390,16 +391,16 @@ void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed)
 {
 	struct pvsync_told told = vcpu->arch.pvsync.ecs.told;
 
-	if (!reachable(vcpu))
+	if (!ecs_is_reachable(vcpu))
 		return;
 	told.borrowed = borrowed;
-	tell(vcpu, &told);
+	ecs_tell_guest(vcpu, &told);
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_COUNT)
-		mark_words(vcpu, borrowed);
+		ecs_mark_words(vcpu, borrowed);
 }
 
-static bool map(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa,
-		unsigned long size)
+static bool ecs_map_record(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa,
+			   unsigned long size)
 {
 	return IS_ALIGNED(gpa, size) &&
 	       !kvm_gfn_to_hva_cache_init(vcpu->kvm, where, gpa, size) && where->memslot;
@@ -410,7 +411,7 @@ static bool map(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where, gpa_t gpa
  *
  * Return: what the guest gets.
  */
-static long refuse(struct kvm_vcpu *vcpu, const char *reason)
+static long ecs_refuse_record(struct kvm_vcpu *vcpu, const char *reason)
 {
 	if (!xchg(&vcpu->kvm->arch.pvsync.ecs_refused, true))
 		pr_warn_ratelimited("process %d: a guest's record of critical sections is refused: %s\n",
@@ -419,7 +420,7 @@ static long refuse(struct kvm_vcpu *vcpu, const char *reason)
 }
 
 /* What is reserved may mean something to a later guest, which then needs a later host. */
-static bool understands(const struct pvsync_ecs *record)
+static bool ecs_understands_layout(const struct pvsync_ecs *record)
 {
 	const struct pvsync_ecs_layout *layout = &record->layout;
 
@@ -430,34 +431,34 @@ static bool understands(const struct pvsync_ecs *record)
 }
 
 /* Context: hypercall of @vcpu, may sleep; KVM's memory slots stay. */
-static bool read_layout(struct kvm_vcpu *vcpu)
+static bool ecs_read_layout(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 	struct pvsync_ecs record;
 
 	if (kvm_read_guest_cached(vcpu->kvm, &ecs->record, &record, TOLD_OFFSET) ||
-	    !understands(&record))
+	    !ecs_understands_layout(&record))
 		return false;
 	ecs->layout = record.layout;
 	return true;
 }
 
-static bool map_what_is_free(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
+static bool ecs_map_free_form(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 
-	if (!a1 || !map(vcpu, &ecs->preempt_count, a1, sizeof(u32)))
+	if (!a1 || !ecs_map_record(vcpu, &ecs->preempt_count, a1, sizeof(u32)))
 		return false;
 	if (!a2)
 		return !a3;
 	ecs->memory = a3 & ~PVSYNC_ECS_TASK_MASK;
 	ecs->nesting = a3 & PVSYNC_ECS_TASK_MASK;
 	return IS_ALIGNED(ecs->nesting, sizeof(s32)) &&
-	       map(vcpu, &ecs->task, a2, sizeof(u64));
+	       ecs_map_record(vcpu, &ecs->task, a2, sizeof(u64));
 }
 
 /* To a vCPU that makes a hypercall, so it runs; what could not be written before, either. */
-static void tell_again(struct kvm_vcpu *vcpu)
+static void ecs_tell_again(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 	struct pvsync_told told;
@@ -467,7 +468,7 @@ static void tell_again(struct kvm_vcpu *vcpu)
 	preempt_disable();
 	told = ecs->told;
 	told.preempted = 0;
-	tell(vcpu, &told);
+	ecs_tell_guest(vcpu, &told);
 	preempt_enable();
 }
 
@@ -494,28 +495,32 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	u64 form = a0 & PVSYNC_ECS_FORM_MASK;
 
 	if (ecs->form && !memcmp(ecs->asked, asked, sizeof(asked))) {
-		tell_again(vcpu);
+		ecs_tell_again(vcpu);
 		return 0;
 	}
 	pvsync_ecs_forget(vcpu);
 	if (!a0 && !a1 && !a2 && !a3)
 		return 0;
-	if (!map(vcpu, &ecs->record, a0 - form, PVSYNC_ECS_SIZE))
-		return refuse(vcpu, "it is not in the guest's memory");
+	if (!ecs_map_record(vcpu, &ecs->record, a0 - form, PVSYNC_ECS_SIZE))
+		return ecs_refuse_record(vcpu,
+					 "it is not in the guest's memory");
 	switch (form) {
 	case PVSYNC_ECS_COUNT:
 	case PVSYNC_ECS_SILENT:
 		if (a1 || a2 || a3)
-			return refuse(vcpu, "its form takes no other address");
+			return ecs_refuse_record(vcpu,
+						 "its form takes no other address");
 		break;
 	case PVSYNC_ECS_FREE:
-		if (!read_layout(vcpu))
-			return refuse(vcpu, "the layout of its preempt count is not understood");
-		if (!map_what_is_free(vcpu, a1, a2, a3))
-			return refuse(vcpu, "what it refers to is not in the guest's memory");
+		if (!ecs_read_layout(vcpu))
+			return ecs_refuse_record(vcpu,
+						 "the layout of its preempt count is not understood");
+		if (!ecs_map_free_form(vcpu, a1, a2, a3))
+			return ecs_refuse_record(vcpu,
+						 "what it refers to is not in the guest's memory");
 		break;
 	default:
-		return refuse(vcpu, "its form is not known");
+		return ecs_refuse_record(vcpu, "its form is not known");
 	}
 	preempt_disable();
 	pvsync_loan_init(vcpu);
@@ -525,7 +530,7 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	memcpy(ecs->asked, asked, sizeof(asked));
 	ecs->form = form;
 	preempt_enable();
-	tell_again(vcpu);
+	ecs_tell_again(vcpu);
 	return 0;
 }
 

@@ -60,7 +60,7 @@
 /* Run time of a vCPU over which what it has borrowed is added up, ns. */
 #define PERIOD	(100 * NSEC_PER_MSEC)
 
-static void ask_for_switch(void)
+static void loan_ask_for_switch(void)
 {
 	set_tsk_need_resched(current);
 	set_preempt_need_resched();
@@ -90,7 +90,7 @@ static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
 	struct kvm_vcpu *vcpu = container_of(timer, struct kvm_vcpu, arch.pvsync.loan.timer);
 
 	if (kvm_get_running_vcpu() == vcpu)
-		ask_for_switch();
+		loan_ask_for_switch();
 	return HRTIMER_NORESTART;
 }
 
@@ -143,7 +143,7 @@ void pvsync_account_put(struct kvm_vcpu *vcpu)
 }
 
 /* The scheduler brings the run time up to date at each tick: that is exact enough. */
-static bool may_borrow(struct kvm_vcpu *vcpu)
+static bool loan_may_borrow(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 	u64 most = div_u64(PERIOD * pvsync_extend_cap_of(vcpu->kvm), 1000);
@@ -155,19 +155,19 @@ static bool may_borrow(struct kvm_vcpu *vcpu)
 }
 
 /* Without high resolution timers a loan ends at a tick, which may be long after. */
-static bool ends_in_time(struct kvm_vcpu *vcpu)
+static bool loan_ends_in_time(struct kvm_vcpu *vcpu)
 {
 	return hrtimer_resolution <= pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC;
 }
 
 /* Time left of a loan, ns; the length may have been changed meanwhile. */
-static s64 time_left(struct kvm_vcpu *vcpu, u64 now)
+static s64 loan_time_left(struct kvm_vcpu *vcpu, u64 now)
 {
 	return pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC -
 	       (now - vcpu->arch.pvsync.loan.since);
 }
 
-static void set_timer(struct kvm_vcpu *vcpu, s64 ns)
+static void loan_set_timer(struct kvm_vcpu *vcpu, s64 ns)
 {
 	hrtimer_start(&vcpu->arch.pvsync.loan.timer, ns_to_ktime(ns),
 		      HRTIMER_MODE_REL_PINNED_HARD);
@@ -177,23 +177,23 @@ static void set_timer(struct kvm_vcpu *vcpu, s64 ns)
 #define MIN_LOOK	(10 * NSEC_PER_USEC)
 
 /* Until the end of the loan, or the next look whether the vCPU may go. */
-static s64 next_look(struct kvm_vcpu *vcpu, u64 now)
+static s64 loan_next_look(struct kvm_vcpu *vcpu, u64 now)
 {
 	u64 look = READ_ONCE(pvsync_extend_look_us) * NSEC_PER_USEC;
-	s64 left = time_left(vcpu, now);
+	s64 left = loan_time_left(vcpu, now);
 
 	return look ? min_t(s64, left, max(look, MIN_LOOK)) : left;
 }
 
 /* Until the vCPU may have left its section without a word, or must have. */
-static s64 section_time(struct kvm_vcpu *vcpu, u64 now)
+static s64 loan_section_time(struct kvm_vcpu *vcpu, u64 now)
 {
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
-		return next_look(vcpu, now);
-	return time_left(vcpu, now);
+		return loan_next_look(vcpu, now);
+	return loan_time_left(vcpu, now);
 }
 
-static void lend(struct kvm_vcpu *vcpu, u64 now)
+static void loan_begin(struct kvm_vcpu *vcpu, u64 now)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
@@ -201,9 +201,10 @@ static void lend(struct kvm_vcpu *vcpu, u64 now)
 	loan->granted = true;
 	loan->returned = false;
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
-	trace_pvsync_lent(vcpu, time_left(vcpu, now));
+	if (trace_pvsync_lent_enabled())
+		trace_pvsync_lent(vcpu, loan_time_left(vcpu, now));
 	pvsync_ecs_tell_loan(vcpu, true);
-	set_timer(vcpu, section_time(vcpu, now));
+	loan_set_timer(vcpu, loan_section_time(vcpu, now));
 }
 
 /**
@@ -249,7 +250,7 @@ void pvsync_loan_drop(struct kvm_vcpu *vcpu)
 		return;
 	pvsync_loan_end(vcpu);
 	vcpu->arch.pvsync.loan.dropped = true;
-	ask_for_switch();
+	loan_ask_for_switch();
 }
 
 /**
@@ -273,13 +274,13 @@ void pvsync_give_back(struct kvm_vcpu *vcpu)
 	if (vcpu->arch.pvsync.loan.granted) {
 		vcpu->arch.pvsync.loan.returned = true;
 		vcpu->arch.at_instruction_boundary = true;
-		ask_for_switch();
+		loan_ask_for_switch();
 	}
 	preempt_enable();
 }
 
 /* Of a vCPU that runs: while its monitor sets registers, none of them is to be read. */
-static bool wants_loan(struct kvm_vcpu *vcpu)
+static bool loan_is_wanted(struct kvm_vcpu *vcpu)
 {
 	return vcpu->wants_to_run && pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
 	       vcpu->arch.pvsync.ecs.form && !vcpu->arch.pvsync.yielding &&
@@ -287,27 +288,28 @@ static bool wants_loan(struct kvm_vcpu *vcpu)
 }
 
 /* Sections of the free form may have ended without a word, and others begun. */
-static bool is_still_in_section(struct kvm_vcpu *vcpu)
+static bool loan_is_still_in_section(struct kvm_vcpu *vcpu)
 {
 	return !vcpu->arch.pvsync.loan.returned &&
 	       (vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_FREE ||
 		READ_ONCE(pvsync_extend_look_us));
 }
 
-static bool keep_loan(struct kvm_vcpu *vcpu, u64 now)
+static bool loan_keep(struct kvm_vcpu *vcpu, u64 now)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
 
-	if (time_left(vcpu, now) <= 0 || !wants_loan(vcpu) ||
-	    !(is_still_in_section(vcpu) || pvsync_ecs_has_interrupt(vcpu)) ||
+	if (loan_time_left(vcpu, now) <= 0 || !loan_is_wanted(vcpu) ||
+	    !(loan_is_still_in_section(vcpu) ||
+	      pvsync_ecs_has_interrupt(vcpu)) ||
 	    !pvsync_put_off_switch())
 		return false;
 	if (loan->returned) {
 		loan->returned = false;
 		pvsync_ecs_tell_loan(vcpu, true);
-		set_timer(vcpu, section_time(vcpu, now));
+		loan_set_timer(vcpu, loan_section_time(vcpu, now));
 	} else {
-		set_timer(vcpu, next_look(vcpu, now));
+		loan_set_timer(vcpu, loan_next_look(vcpu, now));
 	}
 	return true;
 }
@@ -327,7 +329,7 @@ bool pvsync_extend(void)
 	if (!vcpu)
 		return false;
 	if (vcpu->arch.pvsync.loan.granted) {
-		if (keep_loan(vcpu, now))
+		if (loan_keep(vcpu, now))
 			return true;
 		pvsync_loan_end(vcpu);
 		return false;
@@ -335,16 +337,16 @@ bool pvsync_extend(void)
 	if (vcpu->arch.pvsync.loan.dropped)
 		return false;
 	vcpu->arch.pvsync.loan.returned = false;
-	if (!wants_loan(vcpu))
+	if (!loan_is_wanted(vcpu))
 		return false;
-	if (!may_borrow(vcpu)) {
+	if (!loan_may_borrow(vcpu)) {
 		pvsync_count_for(vcpu, PVSYNC_extend_capped, 1);
 		return false;
 	}
-	if (!ends_in_time(vcpu) || !pvsync_put_off_switch()) {
+	if (!loan_ends_in_time(vcpu) || !pvsync_put_off_switch()) {
 		pvsync_count_for(vcpu, PVSYNC_extend_denied, 1);
 		return false;
 	}
-	lend(vcpu, now);
+	loan_begin(vcpu, now);
 	return true;
 }

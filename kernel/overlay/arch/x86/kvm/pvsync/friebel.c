@@ -6,13 +6,13 @@
  */
 #include "spin.h"
 
-static bool preempted_in_kernel(struct kvm_vcpu *vcpu)
+static bool friebel_preempted_in_kernel(struct kvm_vcpu *vcpu)
 {
 	return READ_ONCE(vcpu->preempted) && kvm_arch_vcpu_preempted_in_kernel(vcpu);
 }
 
 /* The sibling whose turn it is, NULL if there is none. */
-static struct kvm_vcpu *look_at_all(struct kvm_vcpu *me, struct pvsync_friebel *search)
+static struct kvm_vcpu *friebel_look_at_all(struct kvm_vcpu *me, struct pvsync_friebel *search)
 {
 	struct kvm_vcpu *vcpu, *best = NULL;
 	unsigned long i;
@@ -23,7 +23,7 @@ static struct kvm_vcpu *look_at_all(struct kvm_vcpu *me, struct pvsync_friebel *
 		pvsync_candidate(me);
 		if (READ_ONCE(vcpu->ready) &&
 		    pvsync_friebel_better(search, READ_ONCE(vcpu->arch.last_host_tsc),
-					  preempted_in_kernel(vcpu)))
+					  friebel_preempted_in_kernel(vcpu)))
 			best = vcpu;
 	}
 	return best;
@@ -39,7 +39,8 @@ static struct kvm_vcpu *look_at_all(struct kvm_vcpu *me, struct pvsync_friebel *
 struct kvm_vcpu *pvsync_friebel_pick(struct kvm_vcpu *me, struct pvsync_search *search)
 {
 	while (pvsync_friebel_begin(&search->friebel)) {
-		struct kvm_vcpu *best = look_at_all(me, &search->friebel);
+		struct kvm_vcpu *best = friebel_look_at_all(me,
+							    &search->friebel);
 
 		if (pvsync_friebel_end(&search->friebel))
 			return best;

@@ -35,8 +35,8 @@ static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 /* Looks at all vCPUs of a VM, at most, as long as others change whom a search is to choose. */
 #define MAX_LOOKS	4
 
-static struct pvsync_first look_at_all(struct kvm_vcpu *me, enum pvsync_order order,
-				       const struct pvsync_tried *tried)
+static struct pvsync_first hvs_look_at_all(struct kvm_vcpu *me, enum pvsync_order order,
+					   const struct pvsync_tried *tried)
 {
 	struct pvsync_first first = { };
 	struct kvm_vcpu *vcpu;
@@ -55,13 +55,14 @@ static struct pvsync_first look_at_all(struct kvm_vcpu *me, enum pvsync_order or
  * Each look that is in vain is one in which another vCPU has chosen, or the one to be chosen
  * has got a CPU.
  */
-static struct pvsync_first choose(struct kvm_vcpu *me, enum pvsync_order order,
-				  struct pvsync_tried *tried)
+static struct pvsync_first hvs_choose_vcpu(struct kvm_vcpu *me,
+					   enum pvsync_order order,
+					   struct pvsync_tried *tried)
 {
 	int looks;
 
 	for (looks = 0; looks < MAX_LOOKS; looks++) {
-		struct pvsync_first first = look_at_all(me, order, tried);
+		struct pvsync_first first = hvs_look_at_all(me, order, tried);
 
 		if (!first.waiter || pvsync_choose_first(&first, order, tried, local_clock()))
 			return first;
@@ -84,7 +85,7 @@ struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *sear
 	/* The policy has changed just now. */
 	if (order < 0)
 		order = PVSYNC_HVS;
-	first = choose(me, order, &search->tried);
+	first = hvs_choose_vcpu(me, order, &search->tried);
 	pvsync_count_for(me, pick_counters[pvsync_place_list(first.place)], 1);
 	if (!first.waiter)
 		return NULL;
@@ -103,7 +104,7 @@ void pvsync_hvs_load(struct kvm_vcpu *vcpu)
 }
 
 /* Whether it would only go to sleep. */
-static bool is_halted(struct kvm_vcpu *vcpu)
+static bool hvs_is_halted(struct kvm_vcpu *vcpu)
 {
 	return vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE || kvm_vcpu_is_blocking(vcpu);
 }
@@ -113,7 +114,8 @@ static bool is_halted(struct kvm_vcpu *vcpu)
  * has sent that one an interrupt and waits for what comes of it, or spins for a lock. It
  * waits no less than one that a pause filter tells of.
  */
-static enum pvsync_list_of list_for(struct kvm_vcpu *vcpu, enum pvsync_counter where, int policy)
+static enum pvsync_list_of hvs_list_for(struct kvm_vcpu *vcpu,
+					enum pvsync_counter where, int policy)
 {
 	/* A spinner that its time ended before the window did; its guest says so. */
 	bool waiter = where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck;
@@ -133,7 +135,7 @@ void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_counter where)
 {
 	int policy = pvsync_candidate_of(vcpu->kvm);
 
-	if (policy < PVSYNC_CANDIDATE_HVS || is_halted(vcpu))
+	if (policy < PVSYNC_CANDIDATE_HVS || hvs_is_halted(vcpu))
 		return;
-	pvsync_join(&vcpu->arch.pvsync.waiter, list_for(vcpu, where, policy), local_clock());
+	pvsync_join(&vcpu->arch.pvsync.waiter, hvs_list_for(vcpu, where, policy), local_clock());
 }

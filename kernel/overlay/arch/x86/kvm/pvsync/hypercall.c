@@ -10,7 +10,7 @@
 #include "spin.h"
 #include "tlb.h"
 
-static unsigned long features(struct kvm_vcpu *vcpu)
+static unsigned long hypercall_features(struct kvm_vcpu *vcpu)
 {
 	unsigned long offered = PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_ECS;
 
@@ -50,7 +50,7 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 
 	switch (nr) {
 	case PVSYNC_HC_FEATURES:
-		return a0 ? -KVM_EINVAL : features(vcpu);
+		return a0 ? -KVM_EINVAL : hypercall_features(vcpu);
 	case PVSYNC_HC_HELP:
 		if (a0)
 			return -KVM_EINVAL;

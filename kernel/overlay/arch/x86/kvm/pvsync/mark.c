@@ -27,7 +27,7 @@
  * leave to be done is a result in a register and the instruction pointer, or an exit for a
  * debugger.
  *
- * exit: these, and vCPUs that are preempted after an exit of harmless_exit(), which says why.
+ * exit: these, and vCPUs that are preempted after an exit of mark_harmless_exit(), which says why.
  * The last exit is all that has to be looked at. What is done in a vCPU's thread from one
  * exit to the next entry is to handle this exit, to finish it after one to user mode, and to
  * get ready for the entry, which takes the guest's physical addresses only: records, pages
@@ -44,7 +44,7 @@
  *
  *  - It takes the mark away on the way into the guest, and looks up anew where the record
  *    is if the guest's memory has changed. Half looked up, it may be elsewhere: see
- *    record_is_found().
+ *    mark_record_is_found().
  *  - It notes written pages in the vCPU's ring, if the monitor wants that. Only one at a time
  *    can be noted, and handling an exit may write. So VMs with rings have no such marks.
  *
@@ -72,7 +72,7 @@
 #include "spin.h"
 
 /* Of an access to an MSR. */
-static bool moves_record(struct kvm_vcpu *vcpu)
+static bool mark_moves_record(struct kvm_vcpu *vcpu)
 {
 	return (u32)kvm_rcx_read(vcpu) == MSR_KVM_STEAL_TIME;
 }
@@ -83,7 +83,7 @@ static bool moves_record(struct kvm_vcpu *vcpu)
  * has physical addresses, too; Xen's do not, but VMs with these have another record, which is
  * not marked. Nothing to do: interrupts, windows for them.
  */
-static bool harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
+static bool mark_harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 {
 	switch (reason) {
 	case SVM_EXIT_INTR:
@@ -95,13 +95,13 @@ static bool harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 	case SVM_EXIT_HLT:
 		return lapic_in_kernel(vcpu) && kvm_cpu_cap_has(X86_FEATURE_NRIPS);
 	case SVM_EXIT_MSR:
-		return !moves_record(vcpu);
+		return !mark_moves_record(vcpu);
 	default:
 		return false;
 	}
 }
 
-static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
+static bool mark_harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 {
 	switch (reason) {
 	case EXIT_REASON_EXTERNAL_INTERRUPT:
@@ -115,7 +115,7 @@ static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 	case EXIT_REASON_HLT:
 		return lapic_in_kernel(vcpu);
 	case EXIT_REASON_MSR_WRITE:
-		return !moves_record(vcpu);
+		return !mark_moves_record(vcpu);
 	default:
 		return false;
 	}
@@ -133,7 +133,7 @@ static bool harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
  * The generation is what KVM compares. If memory changes after this, that is not the same
  * any more when KVM compares it, and nothing is written.
  */
-static bool record_is_found(struct kvm_vcpu *vcpu)
+static bool mark_record_is_found(struct kvm_vcpu *vcpu)
 {
 	const struct gfn_to_hva_cache *record = &vcpu->arch.st.cache;
 	gfn_t gfn = gpa_to_gfn(record->gpa);
@@ -147,7 +147,7 @@ static bool record_is_found(struct kvm_vcpu *vcpu)
 }
 
 /* The reason of the last exit, if that is all that has to be looked at. */
-static bool get_exit(struct kvm_vcpu *vcpu, u32 *reason)
+static bool mark_get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 {
 	if (is_guest_mode(vcpu) || !is_protmode(vcpu))
 		return false;
@@ -155,19 +155,20 @@ static bool get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 	return true;
 }
 
-static bool is_harmless(struct kvm_vcpu *vcpu, u32 reason)
+static bool mark_is_harmless(struct kvm_vcpu *vcpu, u32 reason)
 {
-	return boot_cpu_has(X86_FEATURE_SVM) ? harmless_svm(vcpu, reason) :
-					       harmless_vmx(vcpu, reason);
+	return boot_cpu_has(X86_FEATURE_SVM) ? mark_harmless_svm(vcpu, reason) :
+					       mark_harmless_vmx(vcpu, reason);
 }
 
-static bool harmless_exit(struct kvm_vcpu *vcpu)
+static bool mark_harmless_exit(struct kvm_vcpu *vcpu)
 {
 	u32 reason;
 
-	if (vcpu->kvm->dirty_ring_size || !record_is_found(vcpu) || !get_exit(vcpu, &reason))
+	if (vcpu->kvm->dirty_ring_size || !mark_record_is_found(vcpu) ||
+	    !mark_get_exit(vcpu, &reason))
 		return false;
-	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && is_harmless(vcpu, reason);
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && mark_is_harmless(vcpu, reason);
 }
 
 /*
@@ -175,7 +176,7 @@ static bool harmless_exit(struct kvm_vcpu *vcpu)
  * is over. Where a kernel runs, its text stays; a page of user space may go between the look
  * at the page tables and the read, if the flush is not waited for.
  */
-static bool length_is_certain(struct kvm_vcpu *vcpu)
+static bool mark_length_is_certain(struct kvm_vcpu *vcpu)
 {
 	return !boot_cpu_has(X86_FEATURE_SVM) || kvm_cpu_cap_has(X86_FEATURE_NRIPS) ||
 	       pvsync_in_kernel(vcpu);
@@ -195,23 +196,24 @@ bool pvsync_in_registers(struct kvm_vcpu *vcpu)
 {
 	u32 reason;
 
-	return length_is_certain(vcpu) && get_exit(vcpu, &reason) && is_harmless(vcpu, reason);
+	return mark_length_is_certain(vcpu) && mark_get_exit(vcpu, &reason) &&
+	       mark_is_harmless(vcpu, reason);
 }
 
-static bool may_be_marked(struct kvm_vcpu *vcpu)
+static bool mark_is_possible(struct kvm_vcpu *vcpu)
 {
 	unsigned int mark = pvsync_mark_of(vcpu->kvm);
 
-	if (mark == PVSYNC_MARK_KVM || !length_is_certain(vcpu))
+	if (mark == PVSYNC_MARK_KVM || !mark_length_is_certain(vcpu))
 		return false;
 	return vcpu->arch.pvsync.yielding ||
-	       (mark >= PVSYNC_MARK_EXIT && harmless_exit(vcpu));
+	       (mark >= PVSYNC_MARK_EXIT && mark_harmless_exit(vcpu));
 }
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 
 /* Accesses to memory or ports, which are emulated. */
-static bool is_access(u32 reason)
+static bool mark_is_access(u32 reason)
 {
 	if (boot_cpu_has(X86_FEATURE_SVM))
 		return reason == SVM_EXIT_NPF || reason == SVM_EXIT_IOIO;
@@ -220,20 +222,20 @@ static bool is_access(u32 reason)
 }
 
 /* Warn if KVM takes it for one between two instructions after such an exit. */
-static void assert_not_emulated(struct kvm_vcpu *vcpu)
+static void mark_assert_not_emulated(struct kvm_vcpu *vcpu)
 {
 	u32 reason;
 
 	if (!vcpu->arch.at_instruction_boundary)
 		return;
 	reason = pvsync_exit_reason(vcpu);
-	WARN_ONCE(is_access(reason), "pvsync: vCPU %d to be marked after exit %#x\n",
+	WARN_ONCE(mark_is_access(reason), "pvsync: vCPU %d to be marked after exit %#x\n",
 		  vcpu->vcpu_id, reason);
 }
 
 #else
 
-static void assert_not_emulated(struct kvm_vcpu *vcpu) { }
+static void mark_assert_not_emulated(struct kvm_vcpu *vcpu) { }
 
 #endif /* CONFIG_PVSYNC_DEBUG_TLB */
 
@@ -250,8 +252,8 @@ static void assert_not_emulated(struct kvm_vcpu *vcpu) { }
  */
 bool pvsync_mark(struct kvm_vcpu *vcpu)
 {
-	assert_not_emulated(vcpu);
-	if (!vcpu->arch.at_instruction_boundary && may_be_marked(vcpu)) {
+	mark_assert_not_emulated(vcpu);
+	if (!vcpu->arch.at_instruction_boundary && mark_is_possible(vcpu)) {
 		vcpu->arch.at_instruction_boundary = true;
 		vcpu->arch.pvsync.marked = true;
 	}

@@ -67,17 +67,17 @@
 static_assert(!(KVM_POSSIBLE_CR0_GUEST_BITS & (X86_CR0_PE | X86_CR0_PG)));
 static_assert(!(KVM_POSSIBLE_CR4_GUEST_BITS & X86_CR4_PCIDE));
 
-static void set_available(struct kvm_vcpu *vcpu, unsigned long available)
+static void regs_set_available(struct kvm_vcpu *vcpu, unsigned long available)
 {
 	pvsync_regs_avail(vcpu) = available & ~BIT(PVSYNC_REG_SEGMENTS);
 }
 
-/* Return: what is to be put back by set_available(). */
-static unsigned long reading_begins(struct kvm_vcpu *vcpu)
+/* Return: what is to be put back by regs_set_available(). */
+static unsigned long regs_reading_begins(struct kvm_vcpu *vcpu)
 {
 	unsigned long available = pvsync_regs_avail(vcpu);
 
-	set_available(vcpu, available);
+	regs_set_available(vcpu, available);
 	return available;
 }
 
@@ -91,12 +91,12 @@ static unsigned long reading_begins(struct kvm_vcpu *vcpu)
  */
 u32 pvsync_exit_reason(struct kvm_vcpu *vcpu)
 {
-	unsigned long available = reading_begins(vcpu);
+	unsigned long available = regs_reading_begins(vcpu);
 	u32 reason, intr_info, error_code;
 	u64 info1, info2;
 
 	kvm_x86_call(get_exit_info)(vcpu, &reason, &info1, &info2, &intr_info, &error_code);
-	set_available(vcpu, available);
+	regs_set_available(vcpu, available);
 	return reason;
 }
 
@@ -110,10 +110,10 @@ u32 pvsync_exit_reason(struct kvm_vcpu *vcpu)
  */
 bool pvsync_in_kernel(struct kvm_vcpu *vcpu)
 {
-	unsigned long available = reading_begins(vcpu);
+	unsigned long available = regs_reading_begins(vcpu);
 	bool in_kernel = pvsync_reads_kernel_mode(vcpu);
 
-	set_available(vcpu, available);
+	regs_set_available(vcpu, available);
 	return in_kernel;
 }
 
@@ -127,10 +127,10 @@ bool pvsync_in_kernel(struct kvm_vcpu *vcpu)
  */
 bool pvsync_takes_interrupts(struct kvm_vcpu *vcpu)
 {
-	unsigned long available = reading_begins(vcpu);
+	unsigned long available = regs_reading_begins(vcpu);
 	bool takes = kvm_x86_call(get_if_flag)(vcpu);
 
-	set_available(vcpu, available);
+	regs_set_available(vcpu, available);
 	return takes;
 }
 
@@ -144,5 +144,5 @@ bool pvsync_takes_interrupts(struct kvm_vcpu *vcpu)
  */
 void pvsync_drop_segments(struct kvm_vcpu *vcpu)
 {
-	set_available(vcpu, pvsync_regs_avail(vcpu));
+	regs_set_available(vcpu, pvsync_regs_avail(vcpu));
 }

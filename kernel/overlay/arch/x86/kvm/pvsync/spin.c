@@ -46,7 +46,7 @@ void __pvsync_candidate(struct kvm_vcpu *me)
 	me->arch.pvsync.looked_at++;
 }
 
-static void yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
+static void spin_yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
 {
 	struct pvsync_search search = { };
 	int refusals;
@@ -59,18 +59,18 @@ static void yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
 	}
 }
 
-static void yield_instead(struct kvm_vcpu *me, bool in_kernel)
+static void spin_yield_instead(struct kvm_vcpu *me, bool in_kernel)
 {
 	pvsync_pick_fn pick = pick_fns[pvsync_candidate_of(me->kvm)];
 
 	if (pick)
-		yield_to_picked(me, pick);
+		spin_yield_to_picked(me, pick);
 	else
 		kvm_vcpu_on_spin(me, in_kernel);
 }
 
 /* A guest has nothing to gain from more of these; processors count for themselves. */
-static bool too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
+static bool spin_too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
 {
 	return sign == PVSYNC_SIGN_HELP &&
 	       now - me->arch.pvsync.last_event <
@@ -99,7 +99,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 	u32 window = mine->window.now;
 	u64 end;
 
-	if (too_soon(me, sign, start)) {
+	if (spin_too_soon(me, sign, start)) {
 		pvsync_count_for(me, PVSYNC_spin_throttled, 1);
 		return;
 	}
@@ -110,7 +110,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 	mine->looked_at = 0;
 
 	WRITE_ONCE(mine->spinning, true);
-	yield_instead(me, in_kernel);
+	spin_yield_instead(me, in_kernel);
 	WRITE_ONCE(mine->spinning, false);
 
 	end = local_clock();
@@ -123,7 +123,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_spin);
 
 /* Of this thread; the same when it loses its CPU and when it has got the next one. */
-static unsigned long switches(void)
+static unsigned long spin_thread_switches(void)
 {
 	return current->nvcsw + current->nivcsw;
 }
@@ -141,11 +141,11 @@ void pvsync_spin_waits(struct kvm_vcpu *vcpu)
 	if (likely(!mine->spinning))
 		return;
 	mine->left = local_clock();
-	mine->left_by = switches();
+	mine->left_by = spin_thread_switches();
 }
 
 /* What it waits for after a yield is in the time of the yield already. */
-static void note_away(struct pvsync_vcpu *mine, u64 ns)
+static void spin_note_away(struct pvsync_vcpu *mine, u64 ns)
 {
 	mine->away_ns += ns;
 	if (!mine->yielding)
@@ -165,8 +165,9 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
 
-	if (unlikely(mine->spinning && mine->left_by == switches()))
-		note_away(mine, pvsync_time_of(mine->left, local_clock(), 0));
+	if (unlikely(mine->spinning && mine->left_by == spin_thread_switches()))
+		spin_note_away(mine,
+			       pvsync_time_of(mine->left, local_clock(), 0));
 }
 
 /*
@@ -184,7 +185,8 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
  * runs next. If it runs late, who yielded may have noted a later yield by then:
  * either by->target is another vCPU, or it is a yield to this one all the same.
  */
-static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
+static void spin_note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target,
+			    int cpu)
 {
 	struct pvsync_vcpu *mine = &me->arch.pvsync;
 
@@ -200,7 +202,7 @@ static void note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target, int cpu)
  * A target that has run since the note was made has counted what came of the yield: it
  * is then refused because it runs, and a yield has one outcome.
  */
-static void take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
+static void spin_take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
 {
 	if (test_and_clear_bit(me->vcpu_idx, target->arch.pvsync.wanted_by))
 		pvsync_count_for(me, PVSYNC_yield_refused, 1);
@@ -233,7 +235,7 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	chosen = me->arch.pvsync.spinning;
 	pvsync_count_for(me, chosen ? PVSYNC_yield_attempted : PVSYNC_yield_asked, 1);
 	if (chosen)
-		note_yield(me, target, cpu);
+		spin_note_yield(me, target, cpu);
 	if (pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG)
 		pvsync_strong_ask(cpu);
 
@@ -244,13 +246,14 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	me->arch.pvsync.yielding_ns += local_clock() - start;
 
 	if (ret <= 0 && chosen)
-		take_note_back(me, target);
+		spin_take_note_back(me, target);
 	trace_pvsync_yield(me, target, chosen, ret);
 	return ret;
 }
 
 /* A yield of @by to @vcpu, which runs on @cpu now: what came of it. */
-static void count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by, int cpu)
+static void spin_count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by,
+			       int cpu)
 {
 	struct pvsync_vcpu *his = &by->arch.pvsync;
 	bool picked, ran;
@@ -290,11 +293,11 @@ void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu)
 	if (likely(!READ_ONCE(mine->wanted)))
 		return;
 	WRITE_ONCE(mine->wanted, false);
-	smp_mb();	/* see note_yield() */
+	smp_mb();	/* see spin_note_yield() */
 	for_each_set_bit(i, mine->wanted_by, atomic_read(&vcpu->kvm->online_vcpus)) {
 		struct kvm_vcpu *by = kvm_get_vcpu(vcpu->kvm, i);
 
 		if (test_and_clear_bit(i, mine->wanted_by) && by)
-			count_outcome(vcpu, by, cpu);
+			spin_count_outcome(vcpu, by, cpu);
 	}
 }

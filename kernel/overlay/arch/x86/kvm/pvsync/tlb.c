@@ -183,7 +183,7 @@ bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 }
 
 /* With the lock held. */
-static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
+static void tlb_note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
 {
 	tlb->asked++;
 	if (n < ARRAY_SIZE(shot->asked))
@@ -193,7 +193,7 @@ static void note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 
 /* What returns while nothing is asserted must not fail an assertion later. */
-static void note_returned(struct kvm *kvm, const struct shootdown *shot)
+static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot)
 {
 	unsigned int n = 0;
 	unsigned long i;
@@ -235,7 +235,7 @@ void pvsync_assert_flushed(struct kvm_vcpu *vcpu)
 
 #else
 
-static void note_returned(struct kvm *kvm, const struct shootdown *shot) { }
+static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot) { }
 
 #endif /* CONFIG_PVSYNC_DEBUG_TLB */
 
@@ -251,7 +251,7 @@ static void tlb_unlock(struct pvsync_tlb *tlb) __releases(bitlock)
 }
 
 /* Add @range to what has to be flushed; whether there was something already. */
-static bool note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *range)
+static bool tlb_note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *range)
 {
 	bool merged = tlb->all || tlb->nr;
 
@@ -268,14 +268,15 @@ static bool note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *ra
 }
 
 /* Whether the instructions that flush one address do what the guest expects. */
-static bool by_address(struct kvm_vcpu *vcpu)
+static bool tlb_is_by_address(struct kvm_vcpu *vcpu)
 {
 	return !boot_cpu_has(X86_FEATURE_SVM) ||
 	       (pvsync_svm_flushes_by_address() && !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE));
 }
 
 /* On the CPU where @vcpu was last in the guest, which holds its translations. */
-static void flush_ranges(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
+static void tlb_flush_ranges(struct kvm_vcpu *vcpu,
+			     const struct pvsync_tlb *todo)
 {
 	unsigned int i;
 	u32 page;
@@ -289,16 +290,16 @@ static void flush_ranges(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
 	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
 }
 
-static bool flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
+static bool tlb_flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
 {
 	bool here;
 
-	if (todo->all || !by_address(vcpu))
+	if (todo->all || !tlb_is_by_address(vcpu))
 		return false;
 	preempt_disable();
 	here = vcpu->arch.last_vmentry_cpu == smp_processor_id();
 	if (here)
-		flush_ranges(vcpu, todo);
+		tlb_flush_ranges(vcpu, todo);
 	preempt_enable();
 	return here;
 }
@@ -329,13 +330,13 @@ void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
 	if (is_guest_mode(vcpu)) {
 		kvm_x86_call(flush_tlb_all)(vcpu);
 		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
-	} else if (!flushed_by_address(vcpu, &todo)) {
+	} else if (!tlb_flushed_by_address(vcpu, &todo)) {
 		kvm_x86_call(flush_tlb_guest)(vcpu);
 		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
 	}
 }
 
-static void settle(struct kvm_vcpu *vcpu, bool settled)
+static void tlb_settle_vcpu(struct kvm_vcpu *vcpu, bool settled)
 {
 	WRITE_ONCE(vcpu->arch.pvsync.tlb.settled, settled);
 }
@@ -348,7 +349,8 @@ static void settle(struct kvm_vcpu *vcpu, bool settled)
  */
 void pvsync_settle_exit(struct kvm_vcpu *vcpu)
 {
-	settle(vcpu, kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu) && pvsync_in_registers(vcpu));
+	tlb_settle_vcpu(vcpu, kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu) &&
+			pvsync_in_registers(vcpu));
 	/* Before the mode. */
 	smp_wmb();
 }
@@ -364,11 +366,11 @@ void pvsync_settle_exit(struct kvm_vcpu *vcpu)
 void pvsync_settle_put(struct kvm_vcpu *vcpu)
 {
 	if (READ_ONCE(vcpu->kvm->arch.pvsync.shoots))
-		settle(vcpu, pvsync_in_registers(vcpu));
+		tlb_settle_vcpu(vcpu, pvsync_in_registers(vcpu));
 }
 
 /* Whether what the host has emulated for @target so far is over, see above. */
-static bool is_past(struct kvm_vcpu *target, u64 asked)
+static bool tlb_is_past(struct kvm_vcpu *target, u64 asked)
 {
 	const struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
 
@@ -378,7 +380,7 @@ static bool is_past(struct kvm_vcpu *target, u64 asked)
 }
 
 /* What the target does now; it may do something else when this returns. */
-static enum pvsync_counter state_of(struct kvm_vcpu *target)
+static enum pvsync_counter tlb_state_of(struct kvm_vcpu *target)
 {
 	if (READ_ONCE(target->mode) != OUTSIDE_GUEST_MODE)
 		return PVSYNC_tlb_running;
@@ -389,8 +391,8 @@ static enum pvsync_counter state_of(struct kvm_vcpu *target)
 	return PVSYNC_tlb_in_host;
 }
 
-static bool parse_range(struct kvm_vcpu *me, u64 where, u64 what,
-			struct pvsync_tlb_range *range)
+static bool tlb_parse_range(struct kvm_vcpu *me, u64 where, u64 what,
+			    struct pvsync_tlb_range *range)
 {
 	u32 shift = what & PVSYNC_TLB_SIZE_MASK;
 	u64 size;
@@ -416,7 +418,7 @@ static bool parse_range(struct kvm_vcpu *me, u64 where, u64 what,
  * The first vCPU of a VM may run, and be in KVM's map, before its creation is over, if its
  * monitor has guessed the file descriptor; it is not to be had by its index yet.
  */
-static bool is_online(struct kvm_vcpu *vcpu)
+static bool tlb_is_online(struct kvm_vcpu *vcpu)
 {
 	return vcpu->vcpu_idx < atomic_read(&vcpu->kvm->online_vcpus);
 }
@@ -426,14 +428,14 @@ static bool is_online(struct kvm_vcpu *vcpu)
  * A guest that got an error would give up for good, so everybody flushes everything then; a
  * vCPU that is not online yet is missed, as it is by KVM's own requests to all.
  */
-static void target_all(struct kvm *kvm, struct shootdown *shot)
+static void tlb_target_all(struct kvm *kvm, struct shootdown *shot)
 {
 	bitmap_set(shot->targets, 0, atomic_read(&kvm->online_vcpus));
 	shot->range.pages = 0;
 	shot->everybody = true;
 }
 
-static bool find_targets(struct kvm *kvm, u32 base, struct shootdown *shot)
+static bool tlb_find_targets(struct kvm *kvm, u32 base, struct shootdown *shot)
 {
 	struct kvm_apic_map *map;
 	bool all_known = true;
@@ -442,7 +444,7 @@ static bool find_targets(struct kvm *kvm, u32 base, struct shootdown *shot)
 	rcu_read_lock();
 	map = rcu_dereference(kvm->arch.apic_map);
 	if (!map) {
-		target_all(kvm, shot);
+		tlb_target_all(kvm, shot);
 		goto out;
 	}
 	for_each_set_bit(i, shot->named, PVSYNC_TLB_TARGETS) {
@@ -451,7 +453,7 @@ static bool find_targets(struct kvm *kvm, u32 base, struct shootdown *shot)
 
 		if (id <= map->max_apic_id)
 			apic = map->phys_map[array_index_nospec(id, (u64)map->max_apic_id + 1)];
-		if (!apic || !is_online(apic->vcpu)) {
+		if (!apic || !tlb_is_online(apic->vcpu)) {
 			all_known = false;
 			break;
 		}
@@ -463,7 +465,7 @@ out:
 	return all_known;
 }
 
-static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
+static void tlb_ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 {
 	unsigned int n = 0;
 	unsigned long i;
@@ -473,10 +475,10 @@ static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 		struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
 		bool merged;
 
-		pvsync_count_for(me, state_of(target), 1);
+		pvsync_count_for(me, tlb_state_of(target), 1);
 		tlb_lock(tlb);
-		merged = note_range(tlb, &shot->range);
-		note_asked(shot, n++, tlb);
+		merged = tlb_note_range(tlb, &shot->range);
+		tlb_note_asked(shot, n++, tlb);
 		tlb_unlock(tlb);
 		if (merged)
 			pvsync_count_for(me, PVSYNC_tlb_merged, 1);
@@ -487,7 +489,7 @@ static void ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
  * The answer: who has to be awaited by the guest. If everybody has been asked, nobody knows whose
  * the names are.
  */
-static long not_past(struct kvm_vcpu *me, struct shootdown *shot)
+static long tlb_not_past(struct kvm_vcpu *me, struct shootdown *shot)
 {
 	unsigned long n, i;
 	u64 answer = 0;
@@ -499,7 +501,7 @@ static long not_past(struct kvm_vcpu *me, struct shootdown *shot)
 			struct kvm_vcpu *target = kvm_get_vcpu(me->kvm, shot->index[i]);
 
 			n = bitmap_weight(shot->targets, shot->index[i]);
-			if (target == me || is_past(target, shot->asked[n]))
+			if (target == me || tlb_is_past(target, shot->asked[n]))
 				continue;
 		}
 		answer |= BIT_ULL(i % PVSYNC_TLB_AWAIT_BITS);
@@ -510,7 +512,7 @@ static long not_past(struct kvm_vcpu *me, struct shootdown *shot)
 }
 
 /* A clock, ns, that stands still while this thread waits for a CPU. */
-static u64 ran_until_now(void)
+static u64 tlb_ran_until_now(void)
 {
 	u64 ns;
 
@@ -539,27 +541,27 @@ static u64 ran_until_now(void)
 long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what)
 {
 	struct shootdown shot = { .named = { low, high } };
-	u64 start = ran_until_now();
+	u64 start = tlb_ran_until_now();
 	long answer;
 
 	BUILD_BUG_ON(BITS_PER_TYPE(shot.named) != PVSYNC_TLB_TARGETS);
 
 	pvsync_count_for(me, PVSYNC_tlb_calls, 1);
-	if (!parse_range(me, where, what, &shot.range) ||
-	    !find_targets(me->kvm, (u32)where, &shot)) {
+	if (!tlb_parse_range(me, where, what, &shot.range) ||
+	    !tlb_find_targets(me->kvm, (u32)where, &shot)) {
 		pvsync_count_for(me, PVSYNC_tlb_refused, 1);
 		return -KVM_EINVAL;
 	}
 	if (!READ_ONCE(me->kvm->arch.pvsync.shoots))
 		WRITE_ONCE(me->kvm->arch.pvsync.shoots, true);
 	/* For who asks the same of this one meanwhile. */
-	settle(me, pvsync_in_registers(me));
-	ask_targets(me, &shot);
+	tlb_settle_vcpu(me, pvsync_in_registers(me));
+	tlb_ask_targets(me, &shot);
 	if (!pvsync_busted_tlb())
 		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);
-	note_returned(me->kvm, &shot);
-	answer = pvsync_busted_await() ? 0 : not_past(me, &shot);
-	pvsync_count_for(me, PVSYNC_tlb_ns, pvsync_time_of(start, ran_until_now(), 0));
+	tlb_note_returned(me->kvm, &shot);
+	answer = pvsync_busted_await() ? 0 : tlb_not_past(me, &shot);
+	pvsync_count_for(me, PVSYNC_tlb_ns, pvsync_time_of(start, tlb_ran_until_now(), 0));
 	trace_pvsync_shootdown(me, shot.targets, shot.awaited, shot.range.pages);
 	return answer;
 }

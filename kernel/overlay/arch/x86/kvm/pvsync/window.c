@@ -52,25 +52,25 @@
 #define SOFT_PAUSE	1024
 
 /* NULL if nobody has needed them yet. */
-static struct pvsync_epochs *epochs_of(struct kvm *kvm)
+static struct pvsync_epochs *window_epochs_of(struct kvm *kvm)
 {
 	/* Matches the cmpxchg() from pvsync_epochs_keep(). */
 	return READ_ONCE(kvm->arch.pvsync.epochs);
 }
 
-static bool searches(u32 policy)
+static bool window_policy_searches(u32 policy)
 {
 	return policy == PVSYNC_WINDOW_APLE || policy == PVSYNC_WINDOW_STEADY;
 }
 
 /* What one PAUSE counts for, cycles; not 0. */
-static u32 pause_worth(bool soft)
+static u32 window_pause_worth(bool soft)
 {
 	return READ_ONCE(pvsync_pause_cycles.now) ?: (soft ? SOFT_PAUSE : pvsync_pause_measured);
 }
 
 /* Least and most are parameters of their own, so they may be the wrong way round. */
-static struct pvsync_bounds bounds_of(struct kvm *kvm)
+static struct pvsync_bounds window_bounds_of(struct kvm *kvm)
 {
 	struct pvsync_vm *vm = &kvm->arch.pvsync;
 	struct pvsync_bounds bounds = {
@@ -88,26 +88,26 @@ static struct pvsync_bounds bounds_of(struct kvm *kvm)
  * A window of another policy is taken up, so this epoch says nothing of the search's. If that
  * is back when the epoch ends, it begins anew. Mostly there is nothing to write.
  *
- * steer() may note its search at the same time, for a policy that is gone by then or back again:
- * either the next vCPU to take a window up is here once more, or a search begins anew that need
- * not have.
+ * window_steer_search() may note its search at the same time, for a policy that is gone
+ * by then or back again: either the next vCPU to take a window up is here once more, or
+ * a search begins anew that need not have.
  */
-static void leave_search(struct pvsync_epochs *epochs)
+static void window_leave_search(struct pvsync_epochs *epochs)
 {
 	if (epochs && unlikely(READ_ONCE(epochs->searching) != PVSYNC_WINDOW_KVM))
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 }
 
-static u32 searched(struct kvm *kvm, u32 policy)
+static u32 window_searched_now(struct kvm *kvm, u32 policy)
 {
-	struct pvsync_epochs *epochs = epochs_of(kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(kvm);
 	struct pvsync_bounds bounds;
 
 	if (likely(epochs && READ_ONCE(epochs->searching) == policy))
 		return READ_ONCE(epochs->window);
 	/* The search begins with the next epoch. */
-	leave_search(epochs);
-	bounds = bounds_of(kvm);
+	window_leave_search(epochs);
+	bounds = window_bounds_of(kvm);
 	return clamp(bounds.start, bounds.least, bounds.most);
 }
 
@@ -128,13 +128,13 @@ u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock)
 	switch (pvsync_choice_index(policy)) {
 	case PVSYNC_WINDOW_APLE:
 	case PVSYNC_WINDOW_STEADY:
-		window = searched(vcpu->kvm, policy);
+		window = window_searched_now(vcpu->kvm, policy);
 		break;
 	case PVSYNC_WINDOW_FIXED:
 		window = pvsync_choice_number(policy);
 		fallthrough;
 	default:
-		leave_search(epochs_of(vcpu->kvm));
+		window_leave_search(window_epochs_of(vcpu->kvm));
 	}
 	vcpu->arch.pvsync.window.now = window;
 	return window;
@@ -153,7 +153,7 @@ EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window);
 u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock)
 {
 	struct pvsync_window *mine = &vcpu->arch.pvsync.window;
-	u32 worth = pause_worth(false);
+	u32 worth = window_pause_worth(false);
 	u32 window = pvsync_window(vcpu, stock * worth);
 	u32 pauses = pvsync_window_to_pauses(&mine->pauses, window, stock, worth);
 
@@ -185,7 +185,7 @@ void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink)
 EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_soft);
 
 /* As stock KVM does it: before it yields, so that the window shrinks again if it can. */
-static void grow_stock(struct pvsync_window *mine)
+static void window_grow_stock(struct pvsync_window *mine)
 {
 	mine->stock = __grow_ple_window(mine->stock, KVM_VMX_DEFAULT_PLE_WINDOW,
 					KVM_DEFAULT_PLE_WINDOW_GROW,
@@ -193,7 +193,7 @@ static void grow_stock(struct pvsync_window *mine)
 }
 
 /* Only the thread of the vCPU adds, so nothing is lost; others only read. */
-static void add(u64 *sum, u64 amount)
+static void window_add_to_sum(u64 *sum, u64 amount)
 {
 	WRITE_ONCE(*sum, *sum + amount);
 }
@@ -213,21 +213,21 @@ bool pvsync_window_reached(struct kvm_vcpu *vcpu)
 	u64 gap = (u64)READ_ONCE(pvsync_pause_gap_us.now) * tsc_khz / 1000;
 	struct pvsync_pause_seen seen;
 
-	seen = pvsync_filter_pause(&mine->window.filter, rdtsc(), gap, pause_worth(true),
+	seen = pvsync_filter_pause(&mine->window.filter, rdtsc(), gap, window_pause_worth(true),
 				   mine->window.now);
 	pvsync_count_for(vcpu, PVSYNC_pause_exits, 1);
 	if (seen.first)
 		pvsync_count_for(vcpu, PVSYNC_pause_spins, 1);
 	if (seen.since) {
 		pvsync_count_for(vcpu, PVSYNC_pause_cycles, seen.since);
-		add(&mine->spun.timed, seen.since);
-		add(&mine->spun.pauses, 1);
+		window_add_to_sum(&mine->spun.timed, seen.since);
+		window_add_to_sum(&mine->spun.pauses, 1);
 	}
 	if (!seen.reached)
 		return false;
 	/* It may be more than the window: whole PAUSEs. */
 	mine->window.now = min_t(u64, seen.reached, U32_MAX);
-	grow_stock(&mine->window);
+	window_grow_stock(&mine->window);
 	return true;
 }
 EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_reached);
@@ -247,7 +247,8 @@ EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_resume);
 
 /* Epochs */
 
-static void sum_spun(struct kvm *kvm, struct pvsync_spun *sum, u64 *cpu_ns)
+static void window_sum_spun(struct kvm *kvm, struct pvsync_spun *sum,
+			    u64 *cpu_ns)
 {
 	struct kvm_vcpu *vcpu;
 	unsigned long i;
@@ -280,7 +281,7 @@ static void sum_spun(struct kvm *kvm, struct pvsync_spun *sum, u64 *cpu_ns)
  */
 struct pvsync_epochs *pvsync_epochs_keep(struct kvm *kvm)
 {
-	struct pvsync_epochs *epochs = epochs_of(kvm), *first;
+	struct pvsync_epochs *epochs = window_epochs_of(kvm), *first;
 
 	if (epochs)
 		return epochs;
@@ -288,8 +289,8 @@ struct pvsync_epochs *pvsync_epochs_keep(struct kvm *kvm)
 	if (!epochs)
 		return NULL;
 	mutex_init(&epochs->lock);
-	sum_spun(kvm, &epochs->before, &epochs->cpu_before);
-	/* Matches the READ_ONCE() from epochs_of(). */
+	window_sum_spun(kvm, &epochs->before, &epochs->cpu_before);
+	/* Matches the READ_ONCE() from window_epochs_of(). */
 	first = cmpxchg(&kvm->arch.pvsync.epochs, NULL, epochs);
 	if (!first)
 		return epochs;
@@ -297,28 +298,28 @@ struct pvsync_epochs *pvsync_epochs_keep(struct kvm *kvm)
 	return first;
 }
 
-static u64 cycles_to_ns(u64 cycles)
+static u64 window_cycles_to_ns(u64 cycles)
 {
 	return pvsync_scale(cycles, NSEC_PER_MSEC, tsc_khz);
 }
 
 /* What has been added since the last call. */
-static void measure(struct kvm *kvm, struct pvsync_epoch *epoch)
+static void window_measure_epoch(struct kvm *kvm, struct pvsync_epoch *epoch)
 {
-	struct pvsync_epochs *epochs = epochs_of(kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(kvm);
 	const struct pvsync_spun *before = &epochs->before;
 	struct pvsync_spun now;
 	u64 cpu_ns, spun, pauses, timed;
 
-	sum_spun(kvm, &now, &cpu_ns);
+	window_sum_spun(kvm, &now, &cpu_ns);
 	pauses = now.pauses - before->pauses;
 	timed = now.timed - before->timed;
 	spun = pvsync_spun_cycles(now.windows - before->windows, pauses ?: now.pauses,
-				  pauses ? timed : now.timed, pause_worth(true));
+				  pauses ? timed : now.timed, window_pause_worth(true));
 	*epoch = (struct pvsync_epoch) {
 		.spins = now.spins - before->spins,
 		.windows = now.windows - before->windows,
-		.spun_ns = cycles_to_ns(spun),
+		.spun_ns = window_cycles_to_ns(spun),
 		.handling_ns = now.handling_ns - before->handling_ns,
 		/* A vCPU that is another thread's now may have had less than before. */
 		.cpu_ns = cpu_ns > epochs->cpu_before ? cpu_ns - epochs->cpu_before : 0,
@@ -328,15 +329,15 @@ static void measure(struct kvm *kvm, struct pvsync_epoch *epoch)
 }
 
 /* The window of the next epoch, cycles; 0 if the policy does not search. */
-static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 inefficiency)
+static u32 window_steer_search(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 inefficiency)
 {
-	struct pvsync_epochs *epochs = epochs_of(kvm);
-	struct pvsync_bounds bounds = bounds_of(kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(kvm);
+	struct pvsync_bounds bounds = window_bounds_of(kvm);
 	u32 policy = pvsync_window_of(kvm);
 	bool steady = policy == PVSYNC_WINDOW_STEADY;
 	u32 window;
 
-	if (!searches(policy)) {
+	if (!window_policy_searches(policy)) {
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 		return 0;
 	}
@@ -347,16 +348,16 @@ static u32 steer(struct kvm *kvm, const struct pvsync_epoch *epoch, u32 ineffici
 	return window;
 }
 
-static void end_epoch(struct kvm_vcpu *vcpu)
+static void window_end_epoch(struct kvm_vcpu *vcpu)
 {
-	struct pvsync_epochs *epochs = epochs_of(vcpu->kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(vcpu->kvm);
 	struct pvsync_kept *kept = &epochs->kept[epochs->number % PVSYNC_KEPT_EPOCHS];
 	struct pvsync_epoch *epoch = &kept->epoch;
 
-	measure(vcpu->kvm, epoch);
+	window_measure_epoch(vcpu->kvm, epoch);
 	kept->ended = ktime_get_ns();
 	kept->inefficiency = pvsync_inefficiency(epoch);
-	kept->next = steer(vcpu->kvm, epoch, kept->inefficiency);
+	kept->next = window_steer_search(vcpu->kvm, epoch, kept->inefficiency);
 	epochs->number++;
 
 	pvsync_count_for(vcpu, PVSYNC_epochs, 1);
@@ -365,11 +366,11 @@ static void end_epoch(struct kvm_vcpu *vcpu)
 	pvsync_count_for(vcpu, PVSYNC_epoch_cpu_ns, epoch->cpu_ns);
 }
 
-static bool is_over(struct kvm *kvm, u64 spins)
+static bool window_epoch_is_over(struct kvm *kvm, u64 spins)
 {
 	u32 own = READ_ONCE(kvm->arch.pvsync.aple_epoch);
 
-	return pvsync_epoch_over(READ_ONCE(epochs_of(kvm)->began), spins,
+	return pvsync_epoch_over(READ_ONCE(window_epochs_of(kvm)->began), spins,
 				 pvsync_number_of(&pvsync_aple_epoch, own));
 }
 
@@ -377,10 +378,10 @@ static bool is_over(struct kvm *kvm, u64 spins)
 #define EPOCHS_RETRY	NSEC_PER_SEC
 
 /* Of each spin of each vCPU, until there is memory. */
-static struct pvsync_epochs *keep_for_spin(struct kvm *kvm)
+static struct pvsync_epochs *window_keep_for_spin(struct kvm *kvm)
 {
 	struct pvsync_vm *vm = &kvm->arch.pvsync;
-	struct pvsync_epochs *epochs = epochs_of(kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(kvm);
 
 	if (likely(epochs))
 		return epochs;
@@ -393,11 +394,12 @@ static struct pvsync_epochs *keep_for_spin(struct kvm *kvm)
 }
 
 /* Those that this spin counts for; NULL if nobody asks for any. */
-static struct pvsync_epochs *needed_epochs(struct kvm *kvm)
+static struct pvsync_epochs *window_needed_epochs(struct kvm *kvm)
 {
 	u32 policy = pvsync_choice_index(pvsync_window_of(kvm));
 
-	return searches(policy) ? keep_for_spin(kvm) : epochs_of(kvm);
+	return window_policy_searches(policy) ? window_keep_for_spin(kvm) :
+						window_epochs_of(kvm);
 }
 
 /**
@@ -419,27 +421,28 @@ void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns)
 
 	if (!window)
 		return;
-	epochs = needed_epochs(vcpu->kvm);
+	epochs = window_needed_epochs(vcpu->kvm);
 	pvsync_count_for(vcpu, PVSYNC_spin_windows, window);
 	pvsync_count_for(vcpu, PVSYNC_spin_handling_ns, handling_ns);
-	add(&spun->spins, 1);
-	add(&spun->windows, window);
-	add(&spun->handling_ns, handling_ns);
+	window_add_to_sum(&spun->spins, 1);
+	window_add_to_sum(&spun->windows, window);
+	window_add_to_sum(&spun->handling_ns, handling_ns);
 
-	if (!epochs || likely(!is_over(vcpu->kvm, atomic64_inc_return(&epochs->spins))))
+	if (!epochs ||
+	    likely(!window_epoch_is_over(vcpu->kvm, atomic64_inc_return(&epochs->spins))))
 		return;
 	if (!mutex_trylock(&epochs->lock))
 		return;
 	/* Another one may have ended it just before. */
 	spins = atomic64_read(&epochs->spins);
-	if (is_over(vcpu->kvm, spins)) {
-		end_epoch(vcpu);
+	if (window_epoch_is_over(vcpu->kvm, spins)) {
+		window_end_epoch(vcpu);
 		WRITE_ONCE(epochs->began, spins);
 	}
 	mutex_unlock(&epochs->lock);
 }
 
-static void show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kept *kept)
+static void window_show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kept *kept)
 {
 	const struct pvsync_epoch *epoch = &kept->epoch;
 	u64 window = epoch->spins ? div64_u64(epoch->windows, epoch->spins) : 0;
@@ -462,14 +465,14 @@ static void show_epoch(struct seq_file *seq, u64 number, const struct pvsync_kep
  */
 int pvsync_epochs_show(struct seq_file *seq, struct kvm *kvm)
 {
-	struct pvsync_epochs *epochs = epochs_of(kvm);
+	struct pvsync_epochs *epochs = window_epochs_of(kvm);
 	u64 number;
 
 	seq_puts(seq, "epoch ended_ns spins window inefficiency_ppm spun_ns handling_ns cpu_ns next\n");
 	mutex_lock(&epochs->lock);
 	number = epochs->number - min_t(u64, epochs->number, PVSYNC_KEPT_EPOCHS);
 	for (; number < epochs->number; number++)
-		show_epoch(seq, number, &epochs->kept[number % PVSYNC_KEPT_EPOCHS]);
+		window_show_epoch(seq, number, &epochs->kept[number % PVSYNC_KEPT_EPOCHS]);
 	mutex_unlock(&epochs->lock);
 	return 0;
 }

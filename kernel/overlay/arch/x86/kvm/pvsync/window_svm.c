@@ -13,25 +13,25 @@
 #include "spin.h"
 
 /* As KVM needs it: a processor without a threshold would count all PAUSEs alike. */
-static bool has_filter(void)
+static bool window_svm_has_filter(void)
 {
 	return boot_cpu_has(X86_FEATURE_PAUSEFILTER) && boot_cpu_has(X86_FEATURE_PFTHRESHOLD);
 }
 
 /* Whether the VM's PAUSEs are to exit, at the end of a window or each of them. */
-static bool wants_exits(struct kvm *kvm)
+static bool window_svm_wants_exits(struct kvm *kvm)
 {
 	switch (pvsync_pause_of(kvm)) {
 	case PVSYNC_PAUSE_OFF:
 		return false;
 	case PVSYNC_PAUSE_SOFT:
-		return !kvm_pause_in_guest(kvm) || !has_filter();
+		return !kvm_pause_in_guest(kvm) || !window_svm_has_filter();
 	default:
 		return !kvm_pause_in_guest(kvm);
 	}
 }
 
-static void set_exits(struct vcpu_svm *svm, bool wanted)
+static void window_svm_set_exits(struct vcpu_svm *svm, bool wanted)
 {
 	if (vmcb_is_intercept(&svm->vmcb01.ptr->control, INTERCEPT_PAUSE) == wanted)
 		return;
@@ -41,7 +41,7 @@ static void set_exits(struct vcpu_svm *svm, bool wanted)
 		svm_clr_intercept(svm, INTERCEPT_PAUSE);
 }
 
-static void set_window(struct vcpu_svm *svm)
+static void window_svm_set(struct vcpu_svm *svm)
 {
 	struct vmcb_control_area *control = &svm->vmcb->control;
 	u32 pauses = pvsync_window_pauses(&svm->vcpu, control->pause_filter_count);
@@ -64,17 +64,17 @@ static void set_window(struct vcpu_svm *svm)
 void __pvsync_svm_load(struct kvm_vcpu *vcpu)
 {
 	struct vcpu_svm *svm = to_svm(vcpu);
-	bool wanted = wants_exits(vcpu->kvm);
+	bool wanted = window_svm_wants_exits(vcpu->kvm);
 
 	/* In the midst of a nested entry there is nothing to be recalculated yet. */
 	if (!is_guest_mode(vcpu))
-		set_exits(svm, wanted);
+		window_svm_set_exits(svm, wanted);
 	if (!wanted)
 		return;
 	if (kvm_pause_in_guest(vcpu->kvm))
 		pvsync_window_soft(vcpu, vcpu->scheduled_out);
 	else if (!is_guest_mode(vcpu))
-		set_window(svm);
+		window_svm_set(svm);
 }
 
 /**
@@ -88,7 +88,7 @@ void __pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel)
 {
 	if (!kvm_pause_in_guest(vcpu->kvm)) {
 		pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, in_kernel);
-		set_window(to_svm(vcpu));
+		window_svm_set(to_svm(vcpu));
 	} else if (pvsync_window_reached(vcpu)) {
 		pvsync_spin(vcpu, PVSYNC_SIGN_SOFT, in_kernel);
 		pvsync_window_resume(vcpu);

@@ -7,7 +7,7 @@
 
 #include "spin.h"
 
-static void set_window(struct kvm_vcpu *vcpu)
+static void window_vmx_set(struct kvm_vcpu *vcpu)
 {
 	struct vcpu_vmx *vmx = to_vmx(vcpu);
 	u32 window = U32_MAX;	/* More than a second, and no vCPU runs for that long. */
@@ -29,7 +29,7 @@ static void set_window(struct kvm_vcpu *vcpu)
 void __pvsync_vmx_load(struct kvm_vcpu *vcpu)
 {
 	if (!kvm_pause_in_guest(vcpu->kvm))
-		set_window(vcpu);
+		window_vmx_set(vcpu);
 }
 
 /**
@@ -42,5 +42,5 @@ void __pvsync_vmx_pause(struct kvm_vcpu *vcpu)
 {
 	pvsync_spin(vcpu, PVSYNC_SIGN_FILTER, true);
 	if (!kvm_pause_in_guest(vcpu->kvm))
-		set_window(vcpu);
+		window_vmx_set(vcpu);
 }
