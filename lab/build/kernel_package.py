@@ -26,8 +26,10 @@ SUITE = "trixie"
 """Debian's that has the configuration of a base that names no suite."""
 FRAGMENT = "package"
 """Of kernel/configs: what all packages have on top of Debian's configuration."""
-NEEDED = (*kernel.NEEDED, "dpkg-buildpackage", "dh_builddeb", "rsync", "cpio", "openssl",
-          "/usr/include/openssl/opensslv.h")
+PACKAGES = {"dpkg-buildpackage": "dpkg-dev", "dh_builddeb": "debhelper", "rsync": "rsync",
+            "cpio": "cpio", "openssl": "openssl", "/usr/include/openssl/opensslv.h": "libssl-dev"}
+"""What shows them -> Debian packages that other builds do not need."""
+SIGNING = {"sbsign": "sbsigntool"}
 LSMOD = re.compile(r"(?m)^[A-Za-z0-9_]+\s+\d+\s")
 DATA = Path(__file__).parent / "data"
 BOOT = "pvsync-boot"
@@ -62,7 +64,8 @@ class Wanted:
 
 def check(wanted: Wanted) -> None:
     """UsageError, in a moment, when something is missing that the build needs."""
-    tools.require(*NEEDED, *(["sbsign"] if wanted.sign else []))
+    also = PACKAGES | (SIGNING if wanted.sign else {})
+    tools.require(*kernel.NEEDED, *also, also=also)
     if wanted.flavour not in FLAVOURS:
         raise UsageError(f"Debian has no flavour {wanted.flavour} that is known here: choose from"
                          f" {', '.join(FLAVOURS)}")
@@ -70,6 +73,8 @@ def check(wanted: Wanted) -> None:
         if not os.access(file, os.R_OK) or not file.is_file():
             raise UsageError(f"{file} cannot be read: name a file that exists")
     kconfig.merge(wanted.fragments)
+    if wanted.sign:
+        _check_keys(*wanted.sign)
     if wanted.lsmod and not LSMOD.search(wanted.lsmod.read_text(errors="replace")):
         raise UsageError(f"{wanted.lsmod} names no module: give it what `lsmod` prints")
     base.check_tree(wanted.tree)
@@ -80,6 +85,20 @@ def check(wanted: Wanted) -> None:
     if free < need:
         raise UsageError(f"{cache} has {free} GiB free and the build takes {need}: make room, or"
                          " set PVSYNC_CACHE to a folder that has it")
+
+
+def _check_keys(key: Path, certificate: Path) -> None:
+    """UsageError unless sbsign can sign with them: hours later it would be too late."""
+    public = []
+    for file, what, command in (
+            (key, "private key without a passphrase", ("pkey", "-passin", "pass:", "-pubout")),
+            (certificate, "certificate", ("x509", "-noout", "-pubkey"))):
+        try:
+            public.append(tools.run(["openssl", *command, "-in", file]))
+        except LabError:
+            raise UsageError(f"{file} is no {what} in PEM form: --sign takes KEY CERT") from None
+    if public[0] != public[1]:
+        raise UsageError(f"{key} is not the key of the certificate {certificate}: name a pair")
 
 
 def build(wanted: Wanted, folder: Path, progress: Progress | None = None) -> list[Path]:

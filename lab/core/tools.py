@@ -39,14 +39,17 @@ def find(command: str) -> str | None:
     return shutil.which(command) or shutil.which(command, path=":".join(ADMIN_DIRS))
 
 
-def require(*needed: str) -> None:
-    """Check commands and absolute files; UsageError names the packages of those missing."""
+def require(*needed: str, also: Mapping[str, str] | None = None) -> None:
+    """Check commands and absolute files; UsageError names the packages of those missing.
+
+    `also` has packages that the listing lacks, by what shows them.
+    """
     missing = [
         item for item in needed if not (Path(item).exists() if item[0] == "/" else find(item))
     ]
     if not missing:
         return
-    source = {shows: package for package, shows in packages().items()}
+    source = {shows: package for package, shows in packages().items()} | dict(also or {})
     names = " ".join(dict.fromkeys(source.get(item, item) for item in missing))
     verb = "is" if len(missing) == 1 else "are"
     raise UsageError(

@@ -31,7 +31,7 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab-12' {{
 
 @pytest.fixture(autouse=True)
 def all_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "require", lambda *_: None)
+    monkeypatch.setattr(tools, "require", lambda *_, **__: None)
 
 
 def test_refusals_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +51,34 @@ def test_refusals_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError, match="20 GiB free and the build takes 26"):
         kernel_package.check(Wanted("amd64"))
     kernel_package.check(Wanted("cloud-amd64"))
+
+
+def test_keys_are_tried_at_once(tmp_path: Path) -> None:
+    key, other, certificate = (tmp_path / name for name in ("key", "other", "certificate"))
+    for file in (key, other):
+        made = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
+                "/CN=a", "-keyout", str(file), "-out", str(certificate)]
+        subprocess.run(made, check=True, capture_output=True)
+    locked = tmp_path / "locked"
+    subprocess.run(["openssl", "pkey", "-in", other, "-aes128", "-passout", "pass:word", "-out",
+                    locked], check=True)
+    kernel_package.check(Wanted("cloud-amd64", sign=(other, certificate)))
+    for sign, why in (((key, certificate), "key is not the key of the certificate"),
+                      ((certificate, other), "certificate is no private key"),
+                      ((other, key), "key is no certificate"),
+                      ((locked, certificate), "locked is no private key without a passphrase")):
+        with pytest.raises(UsageError, match=why):
+            kernel_package.check(Wanted("cloud-amd64", sign=sign))
+
+
+def test_what_is_missing_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(tools, "find", lambda name: None if name in {"dh_builddeb", "sbsign"}
+                        else name)
+    with pytest.raises(UsageError, match="debhelper"):
+        kernel_package.check(Wanted("amd64"))
+    with pytest.raises(UsageError, match=r"debhelper\b.* sbsigntool"):
+        kernel_package.check(Wanted("amd64", sign=(Path("key"), Path("certificate"))))
 
 
 def test_options_without_a_kernel(tmp_path: Path, call: Call) -> None:
@@ -89,6 +117,10 @@ def machine(tmp_path: Path) -> Path:
         program = tmp_path / "bin" / name
         program.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/told\n')
         program.chmod(0o755)
+    (tmp_path / "bin/grub-probe").write_text(f'#!/bin/sh\ncat {tmp_path}/"$1"\n')
+    (tmp_path / "bin/grub-probe").chmod(0o755)
+    (tmp_path / "--target=abstraction").touch()
+    (tmp_path / "--target=fs").write_text("ext2\n")
     (tmp_path / "bin/id").write_text("#!/bin/sh\necho 0\n")
     (tmp_path / "bin/id").chmod(0o755)
     return tmp_path
@@ -97,7 +129,7 @@ def machine(tmp_path: Path) -> Path:
 def run(machine: Path, file: str, after: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """One of the scripts as if this folder were the root."""
     text = (DATA / file).read_text()
-    for place in ("/boot/", "/etc/pvsync-boot"):
+    for place in ("/boot/", "/etc/pvsync-boot", "/etc/default/grub"):
         text = text.replace(place, f"{machine}{place}")
     return subprocess.run(["sh", "-c", text + after, "pvsync-boot", *arguments], text=True,
                           capture_output=True, check=False,
@@ -139,6 +171,36 @@ def test_wrong_calls_change_nothing(machine: Path, arguments: tuple[str, ...], w
     done = run(machine, "pvsync-boot", "", *arguments)
     assert done.returncode and why in done.stderr
     assert not (machine / "told").exists() and not (machine / "etc/pvsync-boot").exists()
+
+
+@pytest.mark.parametrize(("target", "kind"), [
+    ("abstraction", "lvm"), ("abstraction", "diskfilter\nlvm"), ("fs", "btrfs"), ("fs", "zfs")])
+def test_once_would_be_always(machine: Path, target: str, kind: str) -> None:
+    """Where GRUB cannot forget it: Proxmox' usual disks are LVM."""
+    (machine / f"--target={target}").write_text(f"{kind}\n")
+    done = run(machine, "pvsync-boot", "", "once")
+    assert done.returncode and f"cannot write to {kind[:3]}" in done.stderr
+    assert not (machine / "told").exists()
+    assert run(machine, "pvsync-boot", "", "always").returncode == 0
+
+
+def test_a_menu_without_submenu(machine: Path) -> None:
+    menu = machine / "boot/grub/grub.cfg"
+    menu.write_text("".join(line for line in MENU.splitlines(keepends=True)
+                            if not line.startswith("submenu")))
+    assert run(machine, "pvsync-boot", "", "once").returncode == 0
+    assert (machine / "told").read_text() == f"grub-reboot gnulinux-{OURS}-advanced-ab-12\n"
+
+
+def test_another_entry_than_the_first(machine: Path) -> None:
+    """`always` puts the kernel first; where that is not what is booted it must not say so."""
+    (machine / "etc/default").mkdir()
+    (machine / "etc/default/grub").write_text("GRUB_DEFAULT=saved\n")
+    done = run(machine, "pvsync-boot", "", "always")
+    assert done.returncode and "GRUB_DEFAULT is saved" in done.stderr
+    assert not (machine / "told").exists() and not (machine / "etc/pvsync-boot").exists()
+    said = run(machine, "pvsync-boot", "", "show").stdout
+    assert "by default: entry saved of GRUB's menu" in said
 
 
 def test_a_machine_without_grub(machine: Path) -> None:
