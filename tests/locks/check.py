@@ -11,20 +11,16 @@ nothing is a failure; so is a broken lock that a runner does not notice.
 
 import argparse
 import os
-import shutil
 import sys
-import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests import binaries
+from tests import binaries, mutants
 from tests.binaries import Outcome, fixed_layout, reason
+from tests.mutants import Mutant, Suite
 
 HERE = Path(__file__).resolve().parent
-OVERLAY = HERE.parent.parent / "kernel" / "overlay"
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan", "gcc-tsan", "clang-tsan")
 LOCKS = ("ticket", "pmt", "pmt-add", "qspin")
@@ -36,28 +32,9 @@ NOTICE = ("gcc/unit-pmt", *(f"gcc/{name}" for name in SINGLE), "gcc/order-pmt", 
           "clang-tsan/stress-pmt")
 """Who looks for what is wrong with a mutant."""
 
-
-@dataclass(frozen=True)
-class Mutant:
-    """A change to one file that has to be noticed."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a mutant."""
-
-    noticed: bool
-    how: str
-
-
-MISSED = "NOT CAUGHT"
 # Nothing may be wrong with it, or the mutants prove nothing.
-CONTROL = Mutant("(no change: has to pass)", "kernel/pvsync/pmt_lock.c", "// SPDX", "// SPDX")
+CONTROL = Mutant("(no change: has to pass)", "kernel/pvsync/pmt_lock.c", "// SPDX", "// SPDX",
+                 NOTICE)
 
 
 def runners(build: str) -> tuple[str, ...]:
@@ -136,63 +113,19 @@ def soak(folder: Path, variables: Sequence[str], seconds: int) -> tuple[int, int
     return passed, failed
 
 
-def load_mutants(path: Path) -> list[Mutant]:
-    """The table; every entry has exactly the fields of Mutant."""
-    return [Mutant(**entry) for entry in tomllib.loads(path.read_text())["mutant"]]
+def load_mutants() -> list[Mutant]:
+    """The table; every entry has the fields of Mutant but who looks for it."""
+    return [Mutant(**entry, programs=NOTICE) for entry in mutants.load(HERE / "mutants.toml")]
 
 
-def mutate(mutant: Mutant, overlay: Path, folder: Path) -> str | None:
-    """Change the copy that is to be built; None, or why the mutant does not apply."""
-    base = mutant.file.startswith("base/")
-    path = (folder if base else overlay) / mutant.file
-    text = path.read_text()
-    count = text.count(mutant.old)
-    if count != 1:
-        return f"its `old` stands {count} times in {mutant.file}, not once"
-    path.unlink()  # not through a link into the tree
-    path.write_text(text.replace(mutant.old, mutant.new))
-    return None
-
-
-def try_mutant(mutant: Mutant, base: Path) -> Verdict:
-    """Build the mutant and run the runners on it until one fails."""
-    with tempfile.TemporaryDirectory(prefix="pvsync-mutant-") as name:
-        overlay, folder = Path(name) / "overlay", Path(name) / "build"
-        shutil.copytree(OVERLAY, overlay)
-        shutil.copytree(base, folder / "base")
-        problem = mutate(mutant, overlay, folder)
-        if problem:
-            return Verdict(False, f"NOT TRIED: {problem}")
-        for target in NOTICE:
-            error = make([target], folder, [f"OVERLAY={overlay}", "WERROR="])
-            if error:
-                return Verdict(False, f"NOT TRIED, it does not compile:\n{error}")
-            outcome = run(folder / target, seconds=10)
-            if outcome.failed:
-                return Verdict(True, f"{target.removesuffix('-pmt')}: {reason(outcome)}")
-    return Verdict(False, MISSED)
-
-
-def mutants(folder: Path, variables: Sequence[str], only: str) -> tuple[int, int]:
+def try_mutants(folder: Path, variables: Sequence[str], only: str) -> tuple[int, int]:
     """The table of mutants and of who caught them."""
     error = make(["base/kernel/locking/qspinlock.c"], folder, variables)
     if error:
         print(error)
         return 0, 1
-    chosen = [m for m in load_mutants(HERE / "mutants.toml") if only in m.name]
-    print(f"{len(chosen)} mutants, and the runner that noticed each", flush=True)
-    control = try_mutant(CONTROL, folder / "base")
-    print(f"{CONTROL.name:42} {'passed' if control.how == MISSED else control.how}", flush=True)
-    if control.how != MISSED:
-        return 0, 1
-    caught = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for mutant, by in zip(
-            chosen, pool.map(lambda m: try_mutant(m, folder / "base"), chosen), strict=True
-        ):
-            caught += by.noticed
-            print(f"{mutant.name:42} {by.how}", flush=True)
-    return caught + 1, len(chosen) - caught
+    suite = Suite(HERE, run, folder / mutants.BASE)
+    return mutants.run(suite, [CONTROL], load_mutants(), only)
 
 
 def main() -> int:
@@ -207,14 +140,13 @@ def main() -> int:
     variables = [f"KTREE={options.ktree}"] if options.ktree else []
     folder = options.build.resolve()
     if options.action == "check":
-        passed, failed = (
-            a + b for a, b in zip(check(folder, variables), mutants(folder, variables, ""),
-                                  strict=True)
-        )
+        passed, failed = try_mutants(folder, variables, "")
+        good, bad = check(folder, variables)
+        passed, failed = passed + good, failed + bad
     elif options.action == "soak":
         passed, failed = soak(folder, variables, options.seconds)
     else:
-        passed, failed = mutants(folder, variables, options.only)
+        passed, failed = try_mutants(folder, variables, options.only)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -5,16 +5,15 @@
 """
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.locks.check import OVERLAY, Mutant, load_mutants, make, mutate
+from tests.locks.check import load_mutants, make
 from tests.models.spin import same_trail
+from tests.mutants import OVERLAY, Mutant, mutate, prepare
 
-LOCKS = Path(__file__).parent.parent / "locks"
 # 3 CPUs by 2 rounds, ticket-3 and pmt-stop-owners by 3. States are told apart by what their CPUs
 # access next, so that their number does not depend on the compiler.
 BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
@@ -122,9 +121,7 @@ def explore(folder: Path, lock: str, options: tuple[str, ...], overlay: Path = O
 
 def changed(base: Path, folder: Path, mutants: list[Mutant]) -> tuple[Path, Path]:
     """An overlay and a build folder with changes."""
-    overlay, build = folder / "overlay", folder / "build"
-    shutil.copytree(OVERLAY, overlay)
-    shutil.copytree(base / "base", build / "base")
+    overlay, build = prepare(folder, base / "base")
     for mutant in mutants:
         assert mutate(mutant, overlay, build) is None
     return overlay, build
@@ -156,7 +153,7 @@ def test_tickets_that_wrap_under_a_sleeper(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("mutation", "bounds", "error"), MUTATIONS)
 def test_each_mutation_is_found(mutation: str, bounds: str, error: str, base: Path,
                                 tmp_path: Path) -> None:
-    (mutant,) = (m for m in load_mutants(LOCKS / "mutants.toml") if m.name == mutation)
+    (mutant,) = (m for m in load_mutants() if m.name == mutation)
     overlay, build = changed(base, tmp_path, [mutant])
     lock, options, _ = BOUNDS[bounds]
     output = explore(build, lock, options, overlay)
