@@ -42,16 +42,16 @@ class Look:
 def looks(host: Host, interval: float,
           sleep: Callable[[float], None] = time.sleep) -> Iterator[Look]:
     """A look after every interval, for ever; LabError when no VM runs."""
-    before, began = sample.read(host), time.monotonic()
+    before = sample.read(host)
     if not before.vms:
         raise LabError("no virtual machine runs under KVM on this machine")
     while True:
         sleep(interval)
-        after, ended = sample.read(host), time.monotonic()
+        after = sample.read(host)
         facts = sample.facts(host)
-        found = figures.of_host(facts, before, after, ended - began)
+        found = figures.of_host(facts, before, after)
         yield Look(facts, found, findings.of(facts, found))
-        before, began = after, ended
+        before = after
 
 
 def text(look: Look) -> str:

@@ -77,15 +77,14 @@ class HostFigures:
     """Those held up the most first."""
 
 
-def of_host(facts: Facts, before: Sample, after: Sample, seconds: float) -> HostFigures:
-    """The VMs that are in both."""
-    found = [_vm(before.vms[name], after.vms[name], seconds)
-             for name in after.vms if name in before.vms]
+def of_host(facts: Facts, before: Sample, after: Sample) -> HostFigures:
+    """The VMs that are in both; figures of each over the time between its own two readings."""
+    found = [_vm(before.vms[name], after.vms[name]) for name in after.vms if name in before.vms]
     ticks = [grown(*pair) for pair in zip(before.ticks, after.ticks, strict=False)]
     whole = add(ticks[:GUEST])  # a guest's time is in the user's already
     vcpus = sum(vm.vcpus for vm in found)
     return HostFigures(
-        seconds=seconds,
+        seconds=after.at_s - before.at_s,
         vcpus=vcpus,
         overcommit=ratio(vcpus, len(facts.cpus)),
         idle=ratio(add(ticks[IDLE:IOWAIT + 1]), whole) if len(ticks) > IOWAIT else None,
@@ -94,7 +93,8 @@ def of_host(facts: Facts, before: Sample, after: Sample, seconds: float) -> Host
     )
 
 
-def _vm(before: VmSample, after: VmSample, seconds: float) -> VmFigures:
+def _vm(before: VmSample, after: VmSample) -> VmFigures:
+    seconds = after.at_s - before.at_s
     same = len(before.threads) == len(after.threads)
     pairs = list(zip(before.threads, after.threads, strict=True)) if same else []
     whole_ns = 1e9 * seconds
@@ -128,7 +128,8 @@ def _vm(before: VmSample, after: VmSample, seconds: float) -> VmFigures:
 
 def _share(part: int | None, whole: float) -> float | None:
     """At most 1: a wait that ends is counted when it does, and may have begun before."""
-    return None if part is None else min(1.0, part / whole)
+    share = ratio(part, whole)
+    return None if share is None else min(1.0, share)
 
 
 def _mean(parts: list[float | None]) -> float | None:

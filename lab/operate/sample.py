@@ -12,7 +12,8 @@ A file that a kernel does not have gives None or nothing.
 
 import ctypes
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ class VmSample:
     """Of pvsync."""
     throttled_us: int | None
     """Time in which a limit of CPU time held it back."""
+    at_s: float
+    """When its threads were read, seconds of a clock that never goes back."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class Sample:
     """Of the host's CPUs, as /proc/stat's first line has them."""
     vms: dict[str, VmSample]
     """By the names of their folders."""
+    at_s: float
+    """When the ticks were read."""
 
 
 @dataclass(frozen=True)
@@ -123,21 +128,30 @@ def facts(host: Host) -> Facts:
     )
 
 
-def read(host: Host) -> Sample:
-    """The host now; LabError when it does not let itself be read."""
+def read(host: Host, now: Callable[[], float] | None = None) -> Sample:
+    """The host now; LabError when it does not let itself be read.
+
+    `now` gives seconds, of time.monotonic() unless told. Whoever reads may lose its own CPU
+    meanwhile, so each VM has its own time.
+    """
+    now = now or time.monotonic
+    at_s = now()
     first = _text(host.proc / "stat").partition("\n")[0].split()
     ticks = tuple(int(one) for one in first[1:] if one.isdecimal())
     with vms.refusing(host.debugfs):
-        seen = [_vm(host, vm) for vm in vms.find(host.debugfs, host.proc)]
-    return Sample(ticks, {one.vm.folder.name: one for one in seen if one.vm.folder.is_dir()})
+        seen = [_vm(host, vm, now) for vm in vms.find(host.debugfs, host.proc)]
+    return Sample(ticks, {one.vm.folder.name: one for one in seen if one.vm.folder.is_dir()},
+                  at_s)
 
 
-def _vm(host: Host, vm: Vm) -> VmSample:
+def _vm(host: Host, vm: Vm, now: Callable[[], float]) -> VmSample:
     tasks = vms.numbered(vm)
+    at_s = now()
+    threads = tuple(_thread(number, task) for number, task in tasks.items())
     stats = {name: _text(vm.folder / name) for name in STATS}
-    return VmSample(vm, tuple(_thread(number, task) for number, task in tasks.items()),
+    return VmSample(vm, threads,
                     {name: int(text) for name, text in stats.items() if NUMBER.fullmatch(text)},
-                    vms.counted(vm), _throttled(host, tasks.values()))
+                    vms.counted(vm), _throttled(host, tasks.values()), at_s)
 
 
 def _thread(number: int, task: Path) -> Thread:

@@ -111,10 +111,9 @@ def run(host: Host, word: str, values: dict[str, str], length: float,
 
 def _window(host: Host, vm: Vm, length: float, sleep: Callable[[float], None]) -> VmFigures:
     vms.count(host.debugfs, "1")  # a `pvsync top` that ends stops it
-    old, began = sample.read(host), time.monotonic()
+    old = sample.read(host)
     sleep(length)
-    new, ended = sample.read(host), time.monotonic()
-    found = figures.of_host(sample.facts(host), old, new, ended - began).vms
+    found = figures.of_host(sample.facts(host), old, sample.read(host)).vms
     for one in found:
         if one.pid == vm.pid:
             return one

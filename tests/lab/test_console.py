@@ -44,9 +44,9 @@ BAD = """\
 [   14.7] BUG: KASAN: slab-out-of-bounds in provoke_init+0x5a/0x1000 [provoke_fault]
 [   14.7] BUG: KASAN: slab-use-after-free in kvm_vcpu_on_spin+0x5a/0x100
 [   14.7] BUG: KCSAN: data-race in pvsync_hvs_put / pvsync_hvs_load
-[   14.7] BUG: KCSAN: data-race in race_on [provoke_fault] / race_on [provoke_fault]
+[   14.7] BUG: KCSAN: data-race in provoke_race_on [provoke_fault] / provoke_race_on [provoke_fault]
 [   14.7] BUG: KCSAN: data-race in tick_sched_timer / __schedule.constprop.0
-[   14.7] BUG: KCSAN: data-race in yield_to_picked.isra.0+0x33/0x120
+[   14.7] BUG: KCSAN: data-race in spin_yield_to_picked.isra.0+0x33/0x120
 [   14.7] BUG: KCSAN: assert: race in dequeue_entities / wakeup_preempt
 """.splitlines()
 

@@ -186,10 +186,10 @@ class Fake:
             self.put(f"debug/kvm/7-11/{name}", f"{value}\n")
 
     def look(self) -> doctor.Look:
-        before = sample.read(self.host)
+        before = sample.read(self.host, lambda: 0.0)
         self.state(2000, 4000, 8000)
         facts = sample.facts(self.host)
-        seen = figures.of_host(facts, before, sample.read(self.host), SECONDS)
+        seen = figures.of_host(facts, before, sample.read(self.host, lambda: SECONDS))
         return doctor.Look(facts, seen, findings.of(facts, seen))
 
 
@@ -211,6 +211,17 @@ def test_figures_of_a_stock_host(fake: Fake) -> None:
     assert (vm.unmarked, vm.lost_per_s, vm.polled) == (0.5, 4000, 0.0)
     assert vm.throttled == pytest.approx(0.0005) and not vm.cookies
     assert {one.key for one in look.findings} == {"held-up", "co-stop", "unmarked", "yields"}
+
+
+def test_a_reader_that_loses_its_cpu(fake: Fake) -> None:
+    """A VM's figures are over the time between its own readings, whatever the others' was."""
+    before = sample.read(fake.host, lambda: 0.0)
+    fake.state(2000, 4000, 8000)
+    times = iter((SECONDS, 2 * SECONDS))
+    seen = figures.of_host(sample.facts(fake.host), before,
+                           sample.read(fake.host, lambda: next(times)))
+    (vm,) = seen.vms
+    assert (seen.seconds, vm.held_up, vm.busy, vm.exits_per_s) == (SECONDS, 0.25, 0.25, 1000)
 
 
 def test_it_is_readable_at_60_columns(fake: Fake) -> None:
@@ -240,7 +251,7 @@ def test_a_kernel_that_tells_little(fake: Fake) -> None:
         (fake.root / name).unlink()
     before = sample.read(fake.host)
     facts = sample.facts(fake.host)
-    look = doctor.Look(facts, figures.of_host(facts, before, before, SECONDS), [])
+    look = doctor.Look(facts, figures.of_host(facts, before, replace(before, at_s=99.0)), [])
     (vm,) = look.host.vms
     assert (vm.held_up, vm.costop, vm.exits_per_s) == (None, None, None)
     assert (look.host.overcommit, look.host.idle) == (None, None)
@@ -252,8 +263,8 @@ def test_vms_that_come_and_go(fake: Fake) -> None:
     (fake.root / "proc/7/cmdline").unlink()
     facts = sample.facts(fake.host)
     after = sample.read(fake.host)
-    assert figures.of_host(facts, before, after, 1.0).vms == ()
-    assert figures.of_host(facts, after, before, 1.0).vms == ()
+    assert figures.of_host(facts, before, after).vms == ()
+    assert figures.of_host(facts, after, before).vms == ()
     with pytest.raises(LabError, match="no virtual machine runs"):
         next(doctor.looks(fake.host, 0.1))
 
