@@ -94,7 +94,7 @@ OF_REGISTERS = re.compile(r"(?!__SCK__|pvsync_)\w*(get_(cpl|if_flag|r?flags|exit
                           r"cs_db_l_bits|linear_rip|ip)|cache_reg|in_kernel|is_64_bit_mode)")
 """Functions of KVM, and its static calls, that read registers and may keep a copy."""
 REGISTERS = {"regs.o": {"get_cpl", "get_if_flag", "get_exit_info", "in_kernel"},
-             "tlb.o": {"get_cs_db_l_bits"}, "friebel.o": {"friebel_preempted_in_kernel"}}
+             "tlb.o": {"get_cs_db_l_bits"}, "friebel.o": {"preempted_in_kernel"}}
 """The objects that may take some of them. tlb.c asks in a hypercall, where nothing is half done;
 friebel.c reads what KVM has noted of other vCPUs."""
 
