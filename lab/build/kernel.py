@@ -166,18 +166,18 @@ def _planned(
     files = kconfig.fragment_files(chosen, extra)
     tools.require(*NEEDED)
     source = base.source(tree, progress)
-    settings = _settings(files, source.version)
+    wanted = settings(files, source.version)
     overlay = series.OVERLAY if chosen.patched else NOTHING
     patches = series.of_version(source.version) if chosen.patched else NOTHING
-    return _job(chosen, extra, source, settings, overlay, patches)
+    return _job(chosen, extra, source, wanted, overlay, patches)
 
 
-def _settings(files: Sequence[Path], version: str) -> dict[str, kconfig.Setting]:
+def settings(files: Sequence[Path], version: str) -> dict[str, kconfig.Setting]:
     """Those of the fragments, as the base that this release is of has them."""
     folder = base.folder(base.of_version(version))
     known = base.read_base(folder / base.FILE)
-    settings = kconfig.merge([*files, *(folder / name for name in known.settings)])
-    return {name: one for name, one in settings.items() if name not in known.gone}
+    merged = kconfig.merge([*files, *(folder / name for name in known.settings)])
+    return {name: one for name, one in merged.items() if name not in known.gone}
 
 
 def _cached(job: _Job, progress: Progress) -> Path:

@@ -9,7 +9,7 @@ with a newer name would be what the machine boots by default.
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +110,8 @@ def build(wanted: Wanted, folder: Path, progress: Progress | None = None) -> lis
     progress = progress or Silent()
     check(wanted)
     source = base.source(wanted.tree, progress)
-    settings = _settings(source.version, wanted.fragments)
+    ours = [kconfig.CONFIGS / f"{name}.config" for name in ("pvsync", FRAGMENT)]
+    settings = kernel.settings([*ours, *wanted.fragments], source.version)
     work = paths.cache_dir() / f"work-{source.identity}"
     work.mkdir(exist_ok=True)
     with content.lock("kernel-package", progress):
@@ -126,13 +127,6 @@ def build(wanted: Wanted, folder: Path, progress: Progress | None = None) -> lis
             made = _debs(run, place, source.version, progress)
         return [_finished(made["image"], folder, wanted.sign),
                 Path(shutil.copy(made["headers"], folder)), boot(folder)]
-
-
-def _settings(version: str, fragments: Sequence[Path]) -> dict[str, kconfig.Setting]:
-    ours = [kconfig.CONFIGS / f"{name}.config" for name in ("pvsync", FRAGMENT)]
-    gone = base.read_base(base.folder(base.of_version(version)) / base.FILE).gone
-    return {name: one for name, one in kconfig.merge([*ours, *fragments]).items()
-            if name not in gone}
 
 
 def _configure(wanted: Wanted, version: str, settings: Mapping[str, kconfig.Setting],

@@ -29,7 +29,7 @@ def package(out: Path, flavour: str | None, fragments: tuple[Path, ...], lsmod: 
     """Make pvsync-tools_VERSION_all.deb: set, show, reset, apply, try, doctor, export and top.
 
     For Debian 12 and later. With --kernel make linux-image, linux-headers and pvsync-boot for
-    Debian 13 instead; amd64 takes hours, cloud-amd64 half an hour on 2 cores.
+    Debian 13 instead; amd64 takes hours on 2 cores.
     """
     from lab.build import kernel_package
     from lab.build import package as packaging

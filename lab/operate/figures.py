@@ -78,7 +78,10 @@ class HostFigures:
 
 
 def of_host(facts: Facts, before: Sample, after: Sample) -> HostFigures:
-    """The VMs that are in both; figures of each over the time between its own two readings."""
+    """The VMs that are in both; figures of each over the time between its own two readings.
+
+    So it is with the times of a vCPU.
+    """
     found = [_vm(before.vms[name], after.vms[name]) for name in after.vms if name in before.vms]
     ticks = [grown(*pair) for pair in zip(before.ticks, after.ticks, strict=False)]
     whole = add(ticks[:GUEST])  # a guest's time is in the user's already
@@ -98,8 +101,11 @@ def _vm(before: VmSample, after: VmSample) -> VmFigures:
     same = len(before.threads) == len(after.threads)
     pairs = list(zip(before.threads, after.threads, strict=True)) if same else []
     whole_ns = 1e9 * seconds
-    waits = [_share(grown(old.waited_ns, new.waited_ns), whole_ns) for old, new in pairs]
-    runs = [_share(grown(old.ran_ns, new.ran_ns), whole_ns) for old, new in pairs]
+    lasted = [1e9 * (new.at_s - old.at_s) for old, new in pairs]
+    waits = [_share(grown(old.waited_ns, new.waited_ns), ns)
+             for (old, new), ns in zip(pairs, lasted, strict=True)]
+    runs = [_share(grown(old.ran_ns, new.ran_ns), ns)
+            for (old, new), ns in zip(pairs, lasted, strict=True)]
     vcpus = len(after.threads)
     stats = each_grown(before.stats, after.stats)
     count = each_grown(before.counters, after.counters)

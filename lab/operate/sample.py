@@ -47,6 +47,8 @@ class Thread:
     """CPUs on which it may run; none if that is unknown."""
     cookie: int | None
     """Of core scheduling; 0 without."""
+    at_s: float
+    """When its times were read, seconds of a clock that never goes back."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class VmSample:
     throttled_us: int | None
     """Time in which a limit of CPU time held it back."""
     at_s: float
-    """When its threads were read, seconds of a clock that never goes back."""
+    """When its statistics were read, of the threads' clock."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def read(host: Host, now: Callable[[], float] | None = None) -> Sample:
     """The host now; LabError when it does not let itself be read.
 
     `now` gives seconds, of time.monotonic() unless told. Whoever reads may lose its own CPU
-    meanwhile, so each VM has its own time.
+    meanwhile, so each VM and each vCPU has its own time.
     """
     now = now or time.monotonic
     at_s = now()
@@ -146,19 +148,21 @@ def read(host: Host, now: Callable[[], float] | None = None) -> Sample:
 
 def _vm(host: Host, vm: Vm, now: Callable[[], float]) -> VmSample:
     tasks = vms.numbered(vm)
+    threads = tuple(_thread(number, task, now) for number, task in tasks.items())
     at_s = now()
-    threads = tuple(_thread(number, task) for number, task in tasks.items())
     stats = {name: _text(vm.folder / name) for name in STATS}
     return VmSample(vm, threads,
                     {name: int(text) for name, text in stats.items() if NUMBER.fullmatch(text)},
                     vms.counted(vm), _throttled(host, tasks.values()), at_s)
 
 
-def _thread(number: int, task: Path) -> Thread:
+def _thread(number: int, task: Path, now: Callable[[], float]) -> Thread:
+    at_s = now()
     times = vms.times(vms.text(task / "schedstat") or "")
     allowed = ALLOWED.search(vms.text(task / "status") or "")
     return Thread(number, times and times[0], times and times[1],
-                  cpu_list(allowed[1]) if allowed else frozenset(), cookie(int(task.name)))
+                  cpu_list(allowed[1]) if allowed else frozenset(), cookie(int(task.name)),
+                  at_s)
 
 
 def cookie(tid: int) -> int | None:

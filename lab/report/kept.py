@@ -85,7 +85,7 @@ def overview(data: Path, where: Where) -> str:
     rows = ["| paper | its claims here | played with |", "| --- | --- | --- |"]
     for name in kind.names(data):
         kept = paper_page.read(kind.place(data, name))
-        title, page = papers.load(kept.paper).title, where.get(("paper", name))
-        rows.append(f"| {f'[{title}]({page})' if page else title} | {paper_page.counted(kept)} |"
+        page = where.get(("paper", name))
+        rows.append(f"| {f'[{name}]({page})' if page else name} | {paper_page.counted(kept)} |"
                     f" {'small loads, few seeds' if kept.quick else 'whole loads'} |")
     return "\n" + "\n".join(rows) + "\n\n"

@@ -205,8 +205,8 @@ def as_text(kept: Sensitivity) -> str:
 def as_markdown(kept: Sensitivity) -> str:
     """The table as a block of a page, what moved, and what made it."""
     heads, lines = kept.table()
-    first, *others = [(f"{line[0]}, {line[1]} VMs: {line[2]}", line[LABELS:]) for line in lines]
-    table = Grid(kept.title, "workload and scheme", heads[LABELS:], [first, *others])
+    table = Grid(kept.title, "workload and scheme", heads[LABELS:], [
+        (f"{workload}, {vms} VMs: {scheme}", cells) for workload, vms, scheme, *cells in lines])
     return "\n\n".join([markdown.grid(table), markdown.items(kept.said()),
                         markdown.made_by(kept.command) + "\n" + markdown.wrapped(kept.setting)])
 

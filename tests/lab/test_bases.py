@@ -77,8 +77,8 @@ def test_all_bases_have_the_same_patches_by_their_subjects() -> None:
 
 def test_settings_are_those_of_the_base() -> None:
     files = kconfig.fragment_files(kconfig.variant("lab"))
-    usual = kernel._settings(files, "6.12.117")
-    newest = kernel._settings(files, "7.3.4")
+    usual = kernel.settings(files, "6.12.117")
+    newest = kernel.settings(files, "7.3.4")
     assert usual == kconfig.merge(files), "another base changes no setting of the usual one"
     assert set(usual) - set(newest) == {"CONFIG_PROC_SYSCTL", "CONFIG_SCHED_DEBUG"}
     assert set(newest) - set(usual) == {"CONFIG_SYSCTL"}

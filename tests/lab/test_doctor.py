@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -217,11 +218,15 @@ def test_a_reader_that_loses_its_cpu(fake: Fake) -> None:
     """A VM's figures are over the time between its own readings, whatever the others' was."""
     before = sample.read(fake.host, lambda: 0.0)
     fake.state(2000, 4000, 8000)
-    times = iter((SECONDS, 2 * SECONDS))
+    times = chain([SECONDS], repeat(2 * SECONDS))
     seen = figures.of_host(sample.facts(fake.host), before,
                            sample.read(fake.host, lambda: next(times)))
     (vm,) = seen.vms
     assert (seen.seconds, vm.held_up, vm.busy, vm.exits_per_s) == (SECONDS, 0.25, 0.25, 1000)
+    times = chain([SECONDS, SECONDS], repeat(4 * SECONDS))
+    (vm,) = figures.of_host(sample.facts(fake.host), before,
+                            sample.read(fake.host, lambda: next(times))).vms
+    assert (vm.held_up, vm.worst, vm.exits_per_s) == ((0.5 + 0.125) / 2, 0.5, 500)
 
 
 def test_it_is_readable_at_60_columns(fake: Fake) -> None:
