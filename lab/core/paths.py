@@ -13,8 +13,9 @@ def is_checkout() -> bool:
     return (ROOT / "pvsync").is_file()
 
 
-KERNEL = ROOT / "kernel" if is_checkout() else LAB / "kernel"
-"""An installation has our kernel sources in the package, see pyproject.toml."""
+KERNEL = ROOT / "kernel" if (ROOT / "kernel" / "overlay").is_dir() else LAB / "kernel"
+"""A checkout and a sweep's worker have our kernel sources beside the lab; an installation has
+them in the package, see pyproject.toml."""
 
 
 def cache_dir() -> Path:

@@ -2,6 +2,7 @@
 """A sweep's campaign without a cluster: what is made again, and which trials a search knows."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 from distributed import Client
 
+from lab.core import paths
 from lab.core.progress import Silent
 from lab.plan import config
 from lab.sweep import artifacts, collect, execute, grid, search, worker
@@ -170,3 +172,16 @@ def test_an_artifact_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(os, "sync", lambda: synced.append(final.exists()))
     artifacts.send(told, {worker.INSIDE: tmp_path / "kernel"}, worker.receive)
     assert final.read_bytes() == b"x" * 700 and synced == [False]
+
+
+def test_a_worker_has_the_sources_that_units_read(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab as an artifact is no checkout, and knows the kernel's parameters and counters."""
+    monkeypatch.setenv("PVSYNC_CACHE", str(tmp_path))
+    lab = artifacts.frozen("lab", {name: paths.ROOT / name for name in artifacts.LAB})
+    asked = ("from lab.observe import counters; from lab.plan import known; "
+             "print(known.guest()['tau'], known.own()['mark'], counters.LIST)")
+    said = subprocess.run([sys.executable, "-c", asked], env={**os.environ, "PYTHONPATH": lab.path},
+                          cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert lab.path in said.stdout
