@@ -16,9 +16,9 @@
 #include "in_force.h"
 
 /*
- * kvm_hypercall1() is the right instruction only once the alternatives are
- * patched; before that, hosts mend the wrong one in the guest's memory if they
- * are allowed to.
+ * kvm_hypercall1() has the right instruction only once the kernel has patched
+ * its alternatives. Before that, hosts mend the wrong instruction in the guest's
+ * memory if they are allowed to.
  */
 static long __init guest_early_hypercall(unsigned int nr, unsigned long p1)
 {
@@ -31,7 +31,7 @@ static long __init guest_early_hypercall(unsigned int nr, unsigned long p1)
 	return ret;
 }
 
-/* What this boot has asked about, and was offered. */
+/* The features that this boot has asked for and that its host offered. */
 static unsigned long used __ro_after_init;
 
 /* Why this guest does not even ask; NULL if it may. */
@@ -42,7 +42,7 @@ static const char *guest_why_not_ask(void)
 	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
 		return "the host dedicates CPUs to this guest";
 	/*
-	 * Records would be read and written as ciphertext; and where registers are
+	 * The host would read and write records as ciphertext. Where registers are
 	 * hidden as well, even the question is fatal: the instruction traps here.
 	 */
 	if (cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT))
@@ -77,7 +77,7 @@ const char * __init pvsync_host_lacks(unsigned long feature)
  *
  * Context: after the alternatives are patched; makes a hypercall.
  *
- * Return: bits of PVSYNC_HC_FEATURES, 0 of a host that this guest does not ask.
+ * Return: bits of PVSYNC_HC_FEATURES, 0 if this guest does not ask its host.
  */
 unsigned long pvsync_host_offers(void)
 {
@@ -87,11 +87,12 @@ unsigned long pvsync_host_offers(void)
 }
 
 /*
- * A guest that was moved, or saved and restored, goes on under another host, and is not told
- * so. What was in force gives way where the new one does not offer it, as it does by itself
- * when the host refuses a call; and it comes back where it is offered again. What was not
- * offered at boot stays off: slow paths and page tables are made for it before there is a
- * second CPU. Records of critical sections see to themselves, as each CPU has its own.
+ * A guest that was moved, or saved and restored, goes on under another host, and nobody tells
+ * it. If the new host does not offer a feature, its mechanism gives way, as it does by itself
+ * when the host refuses a call. The mechanism comes back when a host offers the feature again.
+ * A feature that was not offered at boot stays off: slow paths and page tables are made for
+ * it before there is a second CPU. Records of critical sections need no care here, as each CPU
+ * shares its own again.
  */
 #define ASK_AGAIN	(10 * HZ)
 
@@ -111,7 +112,7 @@ static void guest_ask_again(struct work_struct *work)
 	schedule_delayed_work(&asking_again, ASK_AGAIN);
 }
 
-/* After each of them has started. */
+/* Runs after each mechanism has started. */
 static int __init pvsync_ask_again_init(void)
 {
 	if (used)

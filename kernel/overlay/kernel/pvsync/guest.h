@@ -8,8 +8,8 @@ const char *pvsync_host_lacks(unsigned long feature);
 unsigned long pvsync_host_offers(void);
 
 /*
- * Each of those that a boot has chosen is told every now and then whether the host offers
- * what it needs: it may be another host by now. Context: may sleep.
+ * Each mechanism that a boot has chosen is told at times whether the host offers what the
+ * mechanism needs: the host may be another one by then. Context: may sleep.
  */
 #ifdef CONFIG_PVSYNC_HELP
 void pvsync_help_offered(bool offered);

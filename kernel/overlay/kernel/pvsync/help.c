@@ -2,13 +2,14 @@
 /*
  * Helping, the guest's side: pvsync.help=, the slow paths of spinlocks whose
  * waiters ask for help, and the hypercall. After T. Friebel and S. Biemueller,
- * "How to Deal with Lock Holder Preemption", Xen Summit 2008, section 3: a
+ * "How to Deal with Lock Holder Preemption", Xen Summit 2008, section 3. A
  * waiter that has waited for 2^16 cycles tells the host, which runs another
  * vCPU of this guest instead.
  *
- * One difference from the paper: only time in which the waiter ran counts. One
- * that was itself preempted finds a clock far ahead, which says nothing about
- * the owner; it looks at the lock again and gives it the rest of the time.
+ * There is one difference from the paper: only time in which the waiter ran
+ * counts. A waiter that was itself preempted finds a clock far ahead, which
+ * says nothing about the owner. It looks at the lock again and gives the owner
+ * the rest of the time.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -39,15 +40,15 @@
 DEFINE_STATIC_KEY_FALSE(pvsync_help_key);
 
 /*
- * Nearly all waits without preemption were over after so many cycles (figure 1
- * of the paper).
+ * Nearly all waits without preemption were over after this many cycles (figure
+ * 1 of the paper).
  */
 #define HELP_CYCLES	(1U << 16)
 #define HELP_NEVER	U64_MAX
 
 static u64 help_cycles __read_mostly = HELP_NEVER;
 
-/* What it is while the host helps; after boot. */
+/* The value of help_cycles while the host helps; set at boot. */
 static u64 cycles_if_offered __ro_after_init;
 
 static DEFINE_PER_CPU(struct pvsync_wait_time, wait_time);
@@ -60,8 +61,9 @@ static void help_refused(struct irq_work *work)
 static struct irq_work help_refused_work = IRQ_WORK_INIT(help_refused);
 
 /*
- * Context: any, and within the wait for a lock: nothing here may take one. An
- * interrupt between the reads only makes the wait seem a little shorter.
+ * An interrupt between the reads only makes the wait seem a little shorter.
+ *
+ * Context: any, and within the wait for a lock: nothing here may take one.
  */
 static void help_ask_host(void)
 {
@@ -69,13 +71,13 @@ static void help_ask_host(void)
 		pvsync_count(PVSYNC_help_calls);
 		return;
 	}
-	/* A guest that was moved to a host without pvsync, or an admin's no. */
+	/* The host has no pvsync, as after a migration, or refuses. */
 	if (xchg(&help_cycles, HELP_NEVER) != HELP_NEVER)
 		irq_work_queue(&help_refused_work);
 }
 
 /**
- * pvsync_help_spin - account one iteration of a wait, and ask for help if it is long
+ * pvsync_help_spin - account one iteration of a wait, and ask for help if long
  *
  * Context: as pvsync_relax().
  */
@@ -87,7 +89,7 @@ noinline void notrace pvsync_help_spin(void)
 	u64 step = now - wait->last;
 
 	wait->last = now;
-	/* So long a step is no iteration but a preemption, or an interrupt. */
+	/* So long a step is a preemption or an interrupt, no iteration. */
 	if (step >= max_t(u64, limit, HELP_CYCLES))
 		return;
 	wait->spun += step;
@@ -102,8 +104,8 @@ noinline void notrace pvsync_help_spin(void)
  * __pvsync_help_wait_begins - time a wait
  * @outer: where to keep the time of a wait that this one interrupts
  *
- * Waits nest (task, softirq, hardirq, NMI): each has its time to itself, the
- * interrupted one goes on where it was.
+ * Waits nest (task, softirq, hardirq, NMI). Each has its own time, and the
+ * interrupted wait goes on where it was.
  *
  * Context: as pvsync_relax().
  */
@@ -127,8 +129,9 @@ void notrace __pvsync_help_wait_ends(const struct pvsync_wait_time *outer)
 	*this_cpu_ptr(&wait_time) = *outer;
 }
 
-static __always_inline void help_time_slowpath(struct qspinlock *lock, u32 val,
-					       void (*slowpath)(struct qspinlock *lock, u32 val))
+static __always_inline void
+help_time_slowpath(struct qspinlock *lock, u32 val,
+		   void (*slowpath)(struct qspinlock *lock, u32 val))
 {
 	struct pvsync_wait_time outer;
 
@@ -196,13 +199,14 @@ void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
 }
 
 /**
- * pvsync_help_start - let waiters ask for help from now on
- * @cycles: a wait is long after so many cycles of the time stamp counter; 0 for
- *	2^16, or more where the same work takes more cycles
- * @slowness: how often the time of the paper's processors it takes to do the
- *	same work here, in 1/1024
+ * pvsync_help_start - let waiters ask for help
+ * @cycles: a wait is long after this many cycles of the time stamp counter; 0
+ *	for 2^16, or more where the same work takes more cycles
+ * @slowness: time that some work takes here, divided by the time that it takes
+ *	on the paper's processors, in 1/1024
  *
- * Once more with another number changes that, unless the host has refused since.
+ * A second call with another number changes the number, unless the host has
+ * refused since.
  *
  * Context: may sleep.
  *
@@ -220,8 +224,9 @@ u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 		static_branch_enable(&pvsync_help_key);
 		return cycles;
 	}
-	/* Waiters ask by now: help_ask_host() may store HELP_NEVER meanwhile. */
-	if (before == HELP_NEVER || cmpxchg(&help_cycles, before, cycles) != before)
+	/* Waiters ask already: help_ask_host() may store HELP_NEVER now. */
+	if (before == HELP_NEVER ||
+	    cmpxchg(&help_cycles, before, cycles) != before)
 		return 0;
 	return cycles;
 }
@@ -239,7 +244,8 @@ void pvsync_help_offered(bool offered)
 	if (!offered) {
 		if (xchg(&help_cycles, HELP_NEVER) != HELP_NEVER)
 			help_refused(NULL);
-	} else if (cmpxchg(&help_cycles, HELP_NEVER, cycles_if_offered) == HELP_NEVER) {
+	} else if (cmpxchg(&help_cycles, HELP_NEVER, cycles_if_offered) ==
+		   HELP_NEVER) {
 		pr_info("the host helps again, it is asked after %llu cycles of spinning\n",
 			cycles_if_offered);
 	}

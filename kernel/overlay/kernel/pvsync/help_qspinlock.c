@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel's native queued spinlock once more, with waiting loops that ask
- * for help. Its source file is made to be compiled several times (it includes
- * itself for the paravirtual form), and all its waits go through cpu_relax().
+ * The kernel's native queued spinlock, compiled again with waiting loops that
+ * ask for help. Its source file is made to be compiled several times: it
+ * includes itself for the paravirtual form. All its waits call cpu_relax().
  */
 #include <linux/bug.h>
 #include <linux/cpumask.h>
@@ -24,7 +24,7 @@
 
 #include "locks.h"
 
-/* Not the paravirtual form, nor what belongs to the kernel's own copy. */
+/* Leave out the paravirtual form and the exports of the kernel's own copy. */
 #undef CONFIG_PARAVIRT_SPINLOCKS
 #undef EXPORT_SYMBOL
 #define EXPORT_SYMBOL(symbol)
@@ -34,7 +34,7 @@
 
 #define cpu_relax()			pvsync_relax()
 
-/* The loop of the kernel's own has been compiled before, with the plain cpu_relax(). */
+/* virt_spin_lock() is compiled already, with the plain cpu_relax(). */
 static bool helped_virt_spin_lock(struct qspinlock *lock)
 {
 	if (!static_branch_likely(&virt_spin_lock_key))

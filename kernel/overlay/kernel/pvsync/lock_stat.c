@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counting and timing of the locks, besides what counters.c shows, in debugfs:
+ * Counting and timing of the locks, in debugfs, besides what counters.c shows:
  *
  *   pvsync/lock_waits	histogram of waits: a line "bin waits cycles" for each
  *			bin with waits of at least 2^(bin-1) and below 2^bin
  *			cycles, as in figures 1 and 2 of T. Friebel and
- *			S. Biemueller, Xen Summit 2008; cleared with pvsync/counters
+ *			S. Biemueller, Xen Summit 2008; cleared with
+ *			pvsync/counters
  *   pvsync/lock_stat	1 while locks are counted, else 0
  *   pvsync/stall_spins	iterations of a wait that make it a stall
  */
@@ -53,12 +54,12 @@ static __always_inline u64 pvsync_cycles_to_ns(u64 cycles)
  * pvsync_counted_lock - acquire a spinlock, count it and time the wait
  * @lock: the lock
  *
- * The cycles are those of the time stamp counter from the first look at the lock
- * to its acquisition, so those in which this CPU was preempted are among them;
- * the host tells how many these were, when it offers its steal time.
+ * The cycles are those of the time stamp counter, from the first look at the
+ * lock to its acquisition. Cycles in which this CPU was preempted are among
+ * them. A host that offers its steal time tells how much time that was.
  *
  * Context: as arch_spin_lock(): preemption disabled, interrupts as they are.
- * Each sum is advanced by one instruction, so interrupts lose nothing.
+ * One instruction advances each sum, so interrupts lose nothing.
  */
 void notrace pvsync_counted_lock(struct qspinlock *lock)
 {
@@ -73,12 +74,13 @@ void notrace pvsync_counted_lock(struct qspinlock *lock)
 		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
 		pvsync_ecs_drop(non_preemptable, PVSYNC_ECS_SPINNER);
 		cycles = rdtsc() - start;
-		/* Counters that run apart would make a short wait a huge one. */
+		/* If two counters differ, a short wait would look huge. */
 		bin = (s64)cycles > 0 ? fls64(cycles) : 0;
 		this_cpu_inc(wait_bins[bin].waits);
 		if (bin) {
 			this_cpu_add(wait_bins[bin].cycles, cycles);
-			__pvsync_add(PVSYNC_lock_wait_ns, pvsync_cycles_to_ns(cycles));
+			__pvsync_add(PVSYNC_lock_wait_ns,
+				     pvsync_cycles_to_ns(cycles));
 			__pvsync_add(PVSYNC_lock_stolen_ns,
 				     paravirt_steal_clock(cpu) - stolen);
 		}
@@ -113,11 +115,14 @@ static int waits_show(struct seq_file *seq, void *unused)
 		struct wait_bin sum = { };
 
 		for_each_possible_cpu(cpu) {
-			sum.waits += READ_ONCE(per_cpu(wait_bins[bin].waits, cpu));
-			sum.cycles += READ_ONCE(per_cpu(wait_bins[bin].cycles, cpu));
+			sum.waits +=
+				READ_ONCE(per_cpu(wait_bins[bin].waits, cpu));
+			sum.cycles +=
+				READ_ONCE(per_cpu(wait_bins[bin].cycles, cpu));
 		}
 		if (sum.waits)
-			seq_printf(seq, "%u %llu %llu\n", bin, sum.waits, sum.cycles);
+			seq_printf(seq, "%u %llu %llu\n", bin, sum.waits,
+				   sum.cycles);
 	}
 	return 0;
 }

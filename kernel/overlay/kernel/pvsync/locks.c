@@ -3,10 +3,10 @@
  * Choice of the spinlock algorithm at boot, and the timeout of the preemptable
  * ticket lock.
  *
- * A contended lock calls its slow path through a pointer of the kernel's, which is
- * a direct call before a second CPU is up. Choosing an algorithm is
- * setting that pointer while early parameters are parsed: there is one CPU,
- * interrupts are off, and so no lock can be contended yet.
+ * A contended lock calls its slow path through a pointer of the kernel's. The
+ * kernel turns that into a direct call before it starts a second CPU. A choice
+ * sets the pointer while the kernel parses early parameters. There is one CPU
+ * then, and interrupts are off, so no lock can be contended yet.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -37,10 +37,10 @@
  * struct lock_choice - an algorithm that pvsync.lock= can name
  * @name: value of the parameter
  * @slowpath: what a contended lock calls; NULL leaves the kernel's own
- * @helped: the same with waiters that ask the host for help; NULL for a choice
+ * @helped: the slow path whose waiters ask the host for help; NULL for a choice
  *	whose waiters sleep
  * @plain: name of the choice to take where waiters cannot sleep; NULL for a
- *	choice whose waiters do not
+ *	choice whose waiters do not sleep
  */
 struct lock_choice {
 	const char	*name;
@@ -86,11 +86,11 @@ static long long help_cycles __initdata = HELP_OFF;
 
 /*
  * The paper's tau is about 2 us, "slightly larger than typical lock holding
- * time" (section 4.2). Lock holding times grow with the cost of kernel code, so
- * on slower machines, an emulated one above all, or with debugging compiled in,
- * the default keeps the ratio: as long as that many short critical sections
- * (an allocation and its release, 40 ns on the processors that the paper's
- * figure is for).
+ * time" (section 4.2). Lock holding times grow with the cost of kernel code. So
+ * the default keeps the ratio on slower machines, as an emulated one, and with
+ * debugging compiled in: tau is TAU_SECTIONS short critical sections long. Such
+ * a section is an allocation and its release. It takes 40 ns on the processors
+ * that the paper's figure is for.
  */
 #define TAU_DEFAULT_NS	2000U
 #define SECTION_NS	40
@@ -109,28 +109,32 @@ static const struct lock_choice * __init lock_find_choice(const char *name)
 
 #ifdef CONFIG_PVSYNC_PV_LOCKS
 
-/* The choice itself, or the plain one if its waiters could not be woken. */
-static const struct lock_choice * __init lock_possible_choice(const struct lock_choice *choice)
+/* @choice, or its plain one if waiters could not be woken here. */
+static const struct lock_choice * __init
+lock_possible_choice(const struct lock_choice *choice)
 {
 	const char *reason = choice->plain ? pvsync_pv_unavailable() : NULL;
 
 	if (!reason)
 		return choice;
-	pr_info("pvsync.lock=%s is %s here: %s\n", choice->name, choice->plain, reason);
+	pr_info("pvsync.lock=%s is %s here: %s\n", choice->name,
+		choice->plain, reason);
 	return lock_find_choice(choice->plain);
 }
 
 static void __init lock_set_unlock(const struct lock_choice *choice)
 {
 	if (choice->plain)
-		pvsync_pv_install(choice->slowpath == pvsync_pv_ticket_lock_slowpath);
+		pvsync_pv_install(choice->slowpath ==
+				  pvsync_pv_ticket_lock_slowpath);
 	else
 		pvsync_pv_uninstall();
 }
 
 #else
 
-static const struct lock_choice * __init lock_possible_choice(const struct lock_choice *choice)
+static const struct lock_choice * __init
+lock_possible_choice(const struct lock_choice *choice)
 {
 	return choice;
 }
@@ -139,7 +143,7 @@ static void __init lock_set_unlock(const struct lock_choice *choice) { }
 
 #endif /* CONFIG_PVSYNC_PV_LOCKS */
 
-/* The slow path that the parameters so far ask for. */
+/* The slow path that the parameters parsed so far ask for. */
 static slowpath_fn __init lock_wanted_slowpath(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
@@ -169,8 +173,9 @@ static int __init lock_parse_choice(char *arg)
 	choice = lock_possible_choice(choice);
 	i = choice - lock_choices;
 	/*
-	 * KVM's and Xen's own choices would come later and win. The last
-	 * pvsync.lock= counts, and nopvspin keeps its meaning.
+	 * KVM and Xen make their own choices later, and those would win without
+	 * nopvspin. The last pvsync.lock= counts, and nopvspin keeps its
+	 * meaning.
 	 */
 	nopvspin = i || nopvspin_given;
 	chosen = i;
@@ -198,8 +203,9 @@ early_param("pvsync.tau", lock_parse_tau);
 #ifdef CONFIG_PVSYNC_HELP
 
 /*
- * Whether the host helps is asked here, as later it is too late to choose
- * another slow path. KVM's own locks, if they come into force, sleep and win.
+ * The guest asks here whether the host helps: later it is too late to choose
+ * another slow path. If KVM's own locks come into force, they win; their
+ * waiters sleep.
  */
 static int __init lock_parse_help(char *arg)
 {
@@ -216,7 +222,8 @@ static int __init lock_parse_help(char *arg)
 			arg ?: "");
 		return 0;
 	}
-	reason = wanted == HELP_OFF ? NULL : pvsync_host_lacks(PVSYNC_FEATURE_HELP);
+	reason = wanted == HELP_OFF ? NULL :
+				      pvsync_host_lacks(PVSYNC_FEATURE_HELP);
 	if (reason) {
 		pr_info("pvsync.help=%s has no effect here: %s\n", arg, reason);
 		wanted = HELP_OFF;
@@ -239,9 +246,11 @@ static void __init lock_start_help(u64 section_ps, bool last)
 			pr_info("pvsync.help= has no effect here: long waits do not spin\n");
 		return;
 	}
-	cycles = pvsync_help_start(help_cycles, section_ps * 1024 / (SECTION_NS * 1000));
+	cycles = pvsync_help_start(help_cycles,
+				   section_ps * 1024 / (SECTION_NS * 1000));
 	if (last && cycles)
-		pr_info("the host is asked for help after %llu cycles of spinning\n", cycles);
+		pr_info("the host is asked for help after %llu cycles of spinning\n",
+			cycles);
 }
 
 #else
@@ -267,7 +276,7 @@ static void __init lock_pause_once(struct qspinlock *lock)
 	cpu_relax();
 }
 
-/* With PREEMPT_RT, allocations take locks that sleep: not with interrupts off. */
+/* With PREEMPT_RT, allocations take sleeping locks: not with interrupts off. */
 static void __init lock_section_once(struct qspinlock *lock)
 {
 	queued_spin_lock(lock);
@@ -277,8 +286,8 @@ static void __init lock_section_once(struct qspinlock *lock)
 }
 
 /*
- * Cost of one call of @fn in picoseconds: the least of some rounds, so that an
- * interrupt or a preemption of this vCPU in one of them does not count.
+ * Cost of one call of @fn in picoseconds. The least of some rounds counts, so
+ * an interrupt in one of them, or a preemption of this vCPU, does not.
  */
 static u64 __init lock_cost_ps(void (*fn)(struct qspinlock *lock))
 {
@@ -301,7 +310,7 @@ static u64 __init lock_cost_ps(void (*fn)(struct qspinlock *lock))
 	return max(div_u64(least * 1000, calls), 1ULL);
 }
 
-/* The least that was measured so far, in picoseconds. */
+/* The least of all measurements so far, in picoseconds. */
 static u64 pause_ps __initdata = U64_MAX;
 static u64 section_ps __initdata = U64_MAX;
 static bool measured __initdata;
@@ -318,7 +327,7 @@ static bool lock_uses_tau(const struct lock_choice *choice)
 	       (choice->plain && !strcmp(choice->plain, "pmt"));
 }
 
-/* Where pvsync_tau_spins comes from. */
+/* The time that pvsync_tau_spins comes from. */
 static u64 tau_set_ns __ro_after_init;
 
 static void __init lock_set_tau(bool last)
@@ -337,7 +346,7 @@ static void __init lock_set_tau(bool last)
 		ns = max_t(u64, TAU_DEFAULT_NS,
 			   div_u64(section_ps * TAU_SECTIONS, 1000));
 
-	/* Not zero spins unless asked for: that would be a plain spinlock. */
+	/* At least one spin unless tau is 0: no spins make a plain spinlock. */
 	spins = ns ? max(div64_u64(ns * 1000, pause_ps), 1ULL) : 0;
 	spins = min_t(u64, spins, PVSYNC_TAU_INF - 1);
 	WRITE_ONCE(pvsync_tau_spins, spins);
@@ -347,7 +356,7 @@ static void __init lock_set_tau(bool last)
 			ns, spins, pause_ps, section_ps);
 }
 
-/* Before the second CPU starts, hence before the first contended lock. */
+/* Runs before the second CPU starts, so before the first contended lock. */
 static int __init pvsync_locks_init(void)
 {
 	const struct lock_choice *choice = &lock_choices[chosen];
@@ -360,10 +369,11 @@ static int __init pvsync_locks_init(void)
 		return 0;
 	}
 	/* The kernel's own test-and-set lock, for any machine. */
-	if (!strcmp(choice->name, "tas") && wanted == native_queued_spin_lock_slowpath)
+	if (!strcmp(choice->name, "tas") &&
+	    wanted == native_queued_spin_lock_slowpath)
 		static_branch_enable(&virt_spin_lock_key);
 	pr_info("spinlocks: %s\n", choice->name);
-	/* Without any of the parameters a boot measures nothing. */
+	/* A boot without any of the parameters measures nothing. */
 	measured = lock_uses_tau(choice) || help_cycles != HELP_OFF;
 	if (!measured)
 		return 0;
@@ -375,10 +385,11 @@ static int __init pvsync_locks_init(void)
 early_initcall(pvsync_locks_init);
 
 /*
- * All rounds of a measurement are over in a fraction of a millisecond, and for so long this
- * vCPU may have had half a core or less. So the least of some more counts, spread over time
- * and as late as there is. A waiter that finds the other value is no worse off: what it may
- * do after its timeout it may do at any time.
+ * All rounds of a measurement are over in a fraction of a millisecond. For that
+ * long this vCPU may have had half a core or less. So some more measurements
+ * follow, spread over time and as late as possible, and the least counts.
+ * pvsync_tau_spins may change under a waiter. That does no harm: what a waiter
+ * may do after its timeout it may do at any time.
  */
 static int __init pvsync_locks_measure_again(void)
 {
@@ -397,14 +408,15 @@ static int __init pvsync_locks_measure_again(void)
 }
 late_initcall(pvsync_locks_measure_again);
 
-/* The choice that serves now, NULL if none of them does. */
+/* The choice whose slow path is in force, NULL if there is none. */
 static const struct lock_choice *lock_choice_in_force(void)
 {
 	slowpath_fn serves = pvsync_spin_slowpath();
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(lock_choices); i++) {
-		if (serves == lock_choices[i].slowpath || serves == lock_choices[i].helped)
+		if (serves == lock_choices[i].slowpath ||
+		    serves == lock_choices[i].helped)
 			return &lock_choices[i];
 	}
 	return NULL;
@@ -416,9 +428,11 @@ static const char *lock_in_force(const struct lock_choice *choice)
 
 	if (serves == __pv_queued_spin_lock_slowpath)
 		return "pvqspinlock";
-	/* The native one, helped or not, which first asks that key. */
-	if (serves == native_queued_spin_lock_slowpath || choice == lock_choices)
-		return static_key_enabled(&virt_spin_lock_key) ? "tas" : "qspinlock";
+	/* The native slow path, helped or not, first asks that key. */
+	if (serves == native_queued_spin_lock_slowpath ||
+	    choice == lock_choices)
+		return static_key_enabled(&virt_spin_lock_key) ? "tas" :
+								 "qspinlock";
 	return choice ? choice->name : "other";
 }
 

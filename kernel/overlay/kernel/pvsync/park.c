@@ -1,47 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a waiter of a mutex or an rwsem does when it has queued itself and would go
- * to sleep: pvsync.park=. After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS
- * Critical Sections with eCS", USENIX ATC 2018, section 4, LWP and BWW problem: to
- * wake a CPU that has gone idle takes exits of both.
+ * What a waiter of a mutex or an rwsem does when it has queued itself and would
+ * go to sleep: pvsync.park=. After S. Kashyap, C. Min and T. Kim, "Scaling
+ * Guest OS Critical Sections with eCS", USENIX ATC 2018, section 4, LWP and BWW
+ * problem: to wake a CPU that has gone idle takes exits of both CPUs.
  *
  *   stock	it sleeps
  *   schdspin	it spins while it is the only task of its CPU, then sleeps
  *   eschdspin	as schdspin, but it does not spin while something else wants the
  *		host's CPU, as far as the host has told
  *
- * It waits for its own wake-up and for nothing else, so the locks are as they are:
+ * It waits for its own wake-up and for nothing else, so the locks need no
+ * change:
  *
  *	waiter				waker
  *	------				-----
  *	[S] state = SLEEPS		[S]   the lock, or a signal
  *	    MB				      MB
- *	[L] the lock, signals		[RmW] state: SLEEPS -> RUNNING, with pi_lock
- *	[L] state, spins until RUNNING
+ *	[L] the lock, signals		[RmW] state: SLEEPS -> RUNNING,
+ *	[L] state, spins until RUNNING	      with pi_lock
  *
- * The left side up to the last line, and the right one, are what sleeping needs, and
- * are not ours. A waker finds a task that has its CPU, is queued and sleeps, as it
- * finds any task that has just not got to schedule(): it sets the state, and sends
- * nothing. A waiter that stops spinning before it has been woken goes to schedule(),
- * which reads the state under the lock of the run queue, as ever: a wake-up before
- * that keeps it awake, one after that wakes it. Signals wake like locks, if the state
- * allows it, and the caller looks for them when this returns, whatever it was that
- * ended the wait.
+ * The right side, and the left side up to the last line, are what sleeping
+ * needs. The kernel has them anyway. A waker finds a task that has its CPU, is
+ * queued and sleeps, as it finds any task that has not got to schedule() yet.
+ * It sets the state, and sends nothing.
  *
- * Who sleeps lets others go on, and that must not be lost:
+ * A waiter that stops spinning before it has been woken goes to schedule(),
+ * which reads the state under the lock of the run queue. A wake-up before that
+ * read keeps the waiter awake, and a wake-up after it wakes the waiter. Signals
+ * wake like locks, if the state allows it. The caller looks for both when
+ * pvsync_park() returns, whatever ended the wait.
  *
- *  - Other tasks of the CPU: preemption is enabled while it spins, as in schedule(),
- *    and it does not spin if there are any.
- *  - The workers of a workqueue, and of io_uring: another one takes over when one
- *    sleeps. They always sleep.
- *  - Block requests that a task has collected, which the owner may wait for: they are
- *    submitted when it sleeps, so a task that collects always sleeps.
- *  - RCU: the tick finds a task that is not a reader, as preemption is enabled, or
- *    asks for a switch where that says nothing. Tasks RCU is told that this is as
- *    good as a voluntary switch.
+ * A task that sleeps lets others go on, and a task that spins must do so as
+ * well:
  *
- * In debugfs, pvsync/park_stat is 1 while it is timed how long those that slept took
- * from their wake-up to their CPU (park_wakeups, park_wakeup_ns), else 0.
+ *  - Other tasks of the CPU: preemption is enabled while the waiter spins, as
+ *    in schedule(), and it does not spin if there are any.
+ *  - The workers of a workqueue, and of io_uring: another worker takes over
+ *    when one sleeps. They always sleep.
+ *  - Block requests that a task has collected, which the owner may wait for:
+ *    the kernel submits them when the task sleeps. So a task that collects
+ *    requests always sleeps.
+ *  - RCU: preemption is enabled, so the tick finds a task that is no reader.
+ *    Where that says nothing, the tick asks for a switch. The waiter tells
+ *    Tasks RCU that its spin is as good as a voluntary switch.
+ *
+ * In debugfs, pvsync/park_stat is 1 while wake-ups are timed, else 0: how long
+ * tasks that slept take from their wake-up to their CPU (park_wakeups,
+ * park_wakeup_ns).
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -84,16 +90,17 @@ static const char * const strategy_names[] = {
 
 static enum park_strategy strategy __read_mostly = PARK_STOCK;
 
-/* Values of task_struct::pvsync.woken that are no time. */
+/* Values of task_struct::pvsync.woken that are not a time. */
 #define NOT_ASLEEP	0
 #define ASLEEP		1
 
-/* The CPU may be another one after each line; so be it. */
+/* The task may be on another CPU after each line, which does no harm. */
 static bool park_cpu_is_ours(void)
 {
 	if (need_resched() || !single_task_running())
 		return false;
-	return strategy != PARK_ESCHDSPIN || !is_pcpu_overcommitted(raw_smp_processor_id());
+	return strategy != PARK_ESCHDSPIN ||
+	       !is_pcpu_overcommitted(raw_smp_processor_id());
 }
 
 static bool park_must_sleep(void)
@@ -136,17 +143,18 @@ static void __sched park_sleep_timed(void)
 	if (woken == ASLEEP)
 		return;
 	__pvsync_count(PVSYNC_park_wakeups);
-	/* Clocks of two CPUs. */
-	__pvsync_add(PVSYNC_park_wakeup_ns, max_t(s64, local_clock() - woken, 0));
+	/* The waker took its time on the clock of another CPU. */
+	__pvsync_add(PVSYNC_park_wakeup_ns,
+		     max_t(s64, local_clock() - woken, 0));
 }
 
 /**
  * pvsync_park - wait until this task is woken, as schedule_preempt_disabled()
  *
- * May return for no reason, as that may.
+ * May return without a wake-up, as schedule_preempt_disabled() may.
  *
- * Context: task that may sleep, but for preemption, which is disabled once; its
- * state is set and what it waits for has been looked at since.
+ * Context: task that could sleep but for preemption, which is disabled once.
+ * The task has set its state, and has then looked at what it waits for.
  */
 void __sched pvsync_park(void)
 {
@@ -165,8 +173,8 @@ void __sched pvsync_park(void)
  * __pvsync_park_waking - note when a task that sleeps here is woken
  * @task: the task
  *
- * Context: as pvsync_waking(), so there is one waker at a time, and what it
- * writes is seen by @task when that runs.
+ * Context: as pvsync_waking(), so there is one waker at a time, and @task sees
+ * what the waker writes when @task runs.
  */
 void __pvsync_park_waking(struct task_struct *task)
 {
@@ -174,10 +182,11 @@ void __pvsync_park_waking(struct task_struct *task)
 		WRITE_ONCE(task->pvsync.woken, local_clock());
 }
 
-/* There is one CPU. The last pvsync.park= counts. */
+/* There is one CPU yet. The last pvsync.park= counts. */
 static int __init park_parse_strategy(char *arg)
 {
-	int wanted = match_string(strategy_names, ARRAY_SIZE(strategy_names), arg);
+	int wanted = match_string(strategy_names, ARRAY_SIZE(strategy_names),
+				  arg);
 	const char *reason;
 
 	if (wanted < 0) {
@@ -202,15 +211,16 @@ __setup("pvsync.park=", park_parse_strategy);
 
 /**
  * pvsync_park_offered - the host says what wants its CPUs, or does not
- * @offered: whether it does now
+ * @offered: whether it says so
  *
- * A host that says nothing would have eschdspin spin whatever the host has to do.
+ * Without it, eschdspin would spin whatever the host has to do.
  *
  * Context: may sleep, boot is over.
  */
 void pvsync_park_offered(bool offered)
 {
-	if (strategy != PARK_ESCHDSPIN || offered == static_key_enabled(&spin_key))
+	if (strategy != PARK_ESCHDSPIN ||
+	    offered == static_key_enabled(&spin_key))
 		return;
 	if (offered) {
 		static_branch_enable(&spin_key);
@@ -229,14 +239,16 @@ void pvsync_park_offered(bool offered)
  */
 void pvsync_park_in_force(struct seq_file *seq)
 {
-	enum park_strategy now = static_key_enabled(&spin_key) ? strategy : PARK_STOCK;
+	enum park_strategy now = static_key_enabled(&spin_key) ? strategy :
+								 PARK_STOCK;
 
 	seq_printf(seq, "park %s\n", strategy_names[now]);
 }
 
 static int __init pvsync_park_init(void)
 {
-	pvsync_create_switch("park_stat", pvsync_debugfs(), &pvsync_park_stat_key);
+	pvsync_create_switch("park_stat", pvsync_debugfs(),
+			     &pvsync_park_stat_key);
 	return 0;
 }
 late_initcall(pvsync_park_init);

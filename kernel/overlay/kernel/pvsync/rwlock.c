@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Waits for rwlocks: the host is told of them (pvsync.ecs=), and long ones ask it for
- * help (pvsync.help=). The waits themselves are kernel/locking/qrwlock.c's, with the
- * changes of <linux/pvsync/rwlock.h>.
+ * Waits for rwlocks: the host is told of them (pvsync.ecs=), and long waits ask
+ * it for help (pvsync.help=). The waits themselves are those of
+ * kernel/locking/qrwlock.c, with the changes of <linux/pvsync/rwlock.h>.
  *
- * Who waits for an rwlock queues up for the spinlock in it. Those behind the head wait as
- * for any spinlock: they are overtaken, halt or ask for help as pvsync.lock= has it. The
- * head has that spinlock, and waits for readers or a writer to leave:
+ * A waiter of an rwlock queues up for the spinlock in it. The waiters behind
+ * the head wait as for any spinlock: pvsync.lock= says whether they are
+ * overtaken, halt or ask for help. The head has that spinlock, and waits for
+ * readers or a writer to leave:
  *
- *  - It is told as a waiter, like those behind it: left its CPU, it goes on no sooner.
+ *  - It counts as a waiter, like the waiters behind it: if it keeps its CPU, it
+ *    goes on no sooner.
  *  - It asks for help where waiters of spinlocks do.
- *  - It is not overtaken. Those behind it could take the rwlock no sooner than the head,
- *    unless the head is preempted when the lock gets free; and whoever takes the lock past
- *    the queue takes it from a writer that has been promised to be the next.
- *  - It does not halt, with pv-ticket and pv-pmt either. A release of an rwlock is inline
- *    code of the kernel, for readers a subtraction, that looks for no sleeper; nobody would
- *    wake the head. Where the processor has a pause filter, that ends its spin.
+ *  - Nobody overtakes it. The waiters behind it could take the rwlock no sooner
+ *    than the head, unless the head is preempted when the lock gets free. And a
+ *    waiter that takes the lock past the queue takes it from a writer that the
+ *    lock has promised to be the next.
+ *  - It does not halt, with pv-ticket and pv-pmt either. A release of an rwlock
+ *    is inline code of the kernel, and for readers a subtraction. It looks for
+ *    no sleeper, so nobody would wake the head. Where the processor has a pause
+ *    filter, the filter ends the head's spin.
  *
- * Readers in interrupts wait outside the queue, and as the head does.
+ * Readers in interrupts wait outside the queue, in the same way as the head.
  */
 #include <linux/export.h>
 #include <linux/spinlock.h>

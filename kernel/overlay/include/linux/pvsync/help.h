@@ -3,8 +3,8 @@
 #define _LINUX_PVSYNC_HELP_H
 
 /*
- * Helping, the guest's side: a waiter that has spun for long tells the host,
- * after T. Friebel and S. Biemueller, "How to Deal with Lock Holder
+ * Helping, the guest's side: a waiter that has spun for long tells the host.
+ * After T. Friebel and S. Biemueller, "How to Deal with Lock Holder
  * Preemption", Xen Summit 2008, section 3.
  */
 
@@ -37,7 +37,7 @@ void __pvsync_help_wait_ends(const struct pvsync_wait_time *outer);
  * cpu_relax(), and from time to time a hypercall once the wait is long.
  *
  * Context: within one of the slow paths of help.c: preemption disabled,
- * interrupts as they are, NMI included.
+ * Calls cpu_relax(), and from time to time the host once the wait is long.
  */
 static __always_inline void pvsync_relax(void)
 {
@@ -52,7 +52,8 @@ static __always_inline void pvsync_relax(void)
  *
  * Context: as pvsync_relax().
  */
-static __always_inline void pvsync_help_wait_begins(struct pvsync_wait_time *outer)
+static __always_inline void
+pvsync_help_wait_begins(struct pvsync_wait_time *outer)
 {
 	if (static_branch_unlikely(&pvsync_help_key))
 		__pvsync_help_wait_begins(outer);
@@ -66,7 +67,8 @@ static __always_inline void pvsync_help_wait_begins(struct pvsync_wait_time *out
  *
  * Context: as pvsync_relax().
  */
-static __always_inline void pvsync_help_wait_ends(const struct pvsync_wait_time *outer)
+static __always_inline void
+pvsync_help_wait_ends(const struct pvsync_wait_time *outer)
 {
 	if (static_branch_unlikely(&pvsync_help_key))
 		__pvsync_help_wait_ends(outer);
@@ -74,8 +76,10 @@ static __always_inline void pvsync_help_wait_ends(const struct pvsync_wait_time 
 
 #else
 
-static __always_inline void pvsync_help_wait_begins(struct pvsync_wait_time *outer) { }
-static __always_inline void pvsync_help_wait_ends(const struct pvsync_wait_time *outer) { }
+static __always_inline void
+pvsync_help_wait_begins(struct pvsync_wait_time *outer) { }
+static __always_inline void
+pvsync_help_wait_ends(const struct pvsync_wait_time *outer) { }
 
 static __always_inline void pvsync_relax(void)
 {

@@ -3,13 +3,13 @@
 #define _LINUX_PVSYNC_LOCK_STAT_H
 
 /*
- * Events of the pvsync locks, as in Table 1 of the preemptable ticket
- * spinlock paper. Compiled out without CONFIG_PVSYNC_LOCK_STAT; with it, a
- * no-op instruction in the fast path until counting is switched on.
+ * Events of the pvsync locks, as in Table 1 of the preemptable ticket spinlock
+ * paper. Without CONFIG_PVSYNC_LOCK_STAT the compiler leaves them out. With it,
+ * the fast path has a no-op instruction until counting is switched on.
  *
- * Waiters are told from owners by the held bit of the lock word: a lock that
- * somebody waits long for although it is not held was released to a waiter
- * that does not run.
+ * The held bit of the lock word tells waiters from owners. If somebody waits
+ * long for a lock that is not held, its owner released it to a waiter that does
+ * not run.
  */
 
 #include <linux/types.h>
@@ -43,8 +43,8 @@ static __always_inline void pvsync_count(enum pvsync_counter counter)
  * @spins: iterations of this wait so far, advanced by one
  * @held: the lock was held when this iteration looked
  *
- * A wait becomes a stall when it reaches the threshold, so that it is counted
- * once however long it lasts.
+ * A wait becomes a stall when it reaches the threshold, so it counts once
+ * however long it lasts.
  *
  * Context: any, NMI included.
  */

@@ -7,44 +7,51 @@
  * Ticket Spinlocks: Improving Consolidated Performance in the Cloud",
  * VEE 2013, sections 4 and 5.1.
  *
- * A ticket lock whose order yields to time: a waiter that is n requests away
- * from its turn waits n * tau (equation 1) and then competes for the lock, so
- * that a waiter whose vCPU does not run holds the others up for tau and not
- * for a time slice. tau = 0 makes a plain spinlock, tau = infinite a ticket
- * lock (section 4.2).
+ * A ticket lock whose order yields to time. A waiter that is n requests away
+ * from its turn waits n * tau (equation 1) and then competes for the lock. So a
+ * waiter whose vCPU does not run holds the others up for tau and not for a time
+ * slice. tau = 0 makes a plain spinlock, tau = infinite a ticket lock (section
+ * 4.2).
  *
  * It is a slow path for struct qspinlock. Free, owned without waiters, lock,
  * trylock and unlock are the same there and here, so the kernel's own inline
  * code stays in charge of them:
  *
- *	lock, trylock	0 -> 1, one atomic compare-and-exchange, when the word is 0
+ *	lock, trylock	0 -> 1 when the word is 0: one atomic exchange
  *	unlock		a store of 0 to the locked byte, nothing atomic
  *	is_locked, value_unlocked	the word is not 0, is 0
  *	is_contended	bits outside of the locked byte
  *
- * and a lock contended for the first time after the algorithm was chosen never
- * shows the other one a state it does not know. Only the meaning of the upper
- * 24 bits, which nobody but a slow path reads, is different:
+ * A lock that is contended for the first time after the choice of the algorithm
+ * never shows either algorithm a state that it does not know. Only the meaning
+ * of the upper 24 bits differs, and nobody but a slow path reads them:
  *
  *   31             20 19              8 7          0
  *  +-----------------+-----------------+------------+
  *  |     granted     |     waiters     |   locked   |
  *  +-----------------+-----------------+------------+
  *
- * locked	the byte is not 0 while somebody owns the lock (the paper's field
- *		"lock"); the owner alone clears it. It is PVSYNC_LOCKED, or, with
- *		locks whose waiters sleep, PVSYNC_SLOW; see pv_lock.c
+ * locked	the byte is not 0 while somebody owns the lock (the field
+ *		"lock" of the paper); the owner alone clears it. It is
+ *		PVSYNC_LOCKED, or, with locks whose waiters sleep, PVSYNC_SLOW;
+ *		see pv_lock.c
  * waiters	tickets handed out to waiters that have not got the lock yet
- * granted	waiters that got the lock since there were last none, modulo 2^12
+ * granted	waiters that have got the lock since the lock last had no
+ *		waiters, modulo 2^12
  *
  * The paper's two counters follow, modulo 2^12:
  *
  *	num_request = granted + waiters		the next ticket
  *	num_grant   = granted - locked		if tickets count waiters only
  *
- * as granted is advanced when a waiter takes the lock and not when it releases
- * it, so that the position of equation 2, n = ticket - num_grant, is the
- * paper's at every instant: the waiters before, and the owner if there is one.
+ * A waiter advances granted when it takes the lock and not when it releases the
+ * lock. So the position of equation 2, n = ticket - num_grant, is the paper's
+ * at every instant: the waiters before, and the owner if there is one.
+ *	num_grant   = granted - locked		if tickets count waiters only
+ * "granted" means something only to waiters. The last waiter sets the word to 1
+ * when it takes the lock. That starts the count anew, and it makes the word of
+ * a released lock without waiters 0. paper's at every instant: the waiters
+ * before, and the owner if there is one.
  *
  * "granted" means something only to waiters. The last of them sets the word to
  * 1 when it takes the lock, which starts the count anew and makes the word of
@@ -62,27 +69,25 @@
  *
  *   ordered	n > 0 and not yet timed out: it does not touch the word. Each
  *		change of n re-arms its timeout to the new n * tau.
- *   competing	n == 0, overtaken, or timed out: it takes the lock as soon as
- *		it finds it not locked.
- *
- * From this, the three guarantees of section 4.3:
+ * Three guarantees of section 4.3 follow:
  *
  *  1. Waiters that have not reached their timeout are served in ticket order:
  *     without a timeout only n == 0 leaves the ordered phase.
- *  2. Waiters that have reached it have priority over those that have not:
- *     with x timed-out waiters ahead, an ordered waiter has n >= x and waits
- *     n * tau after the last change of n, the time for all x to own the lock
- *     for tau each. An arrival cannot slip in: the fast path and trylock want
- *     the word 0, and it is not 0 while anybody waits.
+ *  2. Waiters that have reached it have priority over waiters that have not.
+ *     With x timed-out waiters ahead, an ordered waiter has n >= x and waits n
+ *     * tau after the last change of n. In that time all x can own the lock for
+ *     tau each. An arrival cannot slip in: the fast path and trylock want the
+ *     word 0, and it is not 0 while anybody waits.
  *  3. Competing waiters have equal chances: they run the same loop on one byte.
  *
- * Overtaken, and the wrap: an ordered waiter has ticket - granted < waiters.
- * One that was overtaken k times beyond its turn has ticket - granted == -k,
- * which is 4096 - k and at least "waiters" until it has been overtaken
- * 4096 - waiters times. Then it looks like an ordered waiter for as many grants
- * as there are waiters, waits for them or for n * tau as any arrival does, and
- * competes: always exclusive, never stuck. With an infinite tau nobody is ever
- * overtaken. (tau must not become infinite while there are waiters.)
+ * Overtaken, and the wrap: an ordered waiter has ticket - granted < waiters. A
+ * waiter that was overtaken k times beyond its turn has ticket - granted == -k.
+ * That is 4096 - k, and at least "waiters" until it has been overtaken 4096 -
+ * waiters times. Then it looks like an ordered waiter for as many grants as
+ * there are waiters. It waits for these grants or for n * tau as any arrival
+ * does, and competes: always exclusive, never stuck. With an infinite tau
+ * nobody is ever overtaken. (tau must not become infinite while there are
+ * waiters.)
  *
  * The counters do not run into each other: "waiters" stays below 4,096 (see
  * pvsync_pmt_join()), and what carries out of "granted" falls off the word.
@@ -119,7 +124,7 @@ static __always_inline u32 pvsync_granted(u32 val)
 }
 
 /**
- * pvsync_next_ticket - the ticket of who joins now
+ * pvsync_next_ticket - the ticket of a waiter that joins
  * @val: value of the lock word before the join
  */
 static __always_inline u32 pvsync_next_ticket(u32 val)
@@ -128,7 +133,7 @@ static __always_inline u32 pvsync_next_ticket(u32 val)
 }
 
 /**
- * pvsync_position - n of equation 2: requests to be released before a ticket's turn
+ * pvsync_position - n of equation 2: requests to be released before a turn
  * @val: value of the lock word
  * @ticket: a ticket that waits for it
  *
@@ -145,9 +150,9 @@ static __always_inline int pvsync_position(u32 val, u32 ticket)
 }
 
 /**
- * pvsync_timeout - iterations for which a position keeps to the order, equation 1
+ * pvsync_timeout - iterations for which a position keeps to the order
  * @tau: timeout of one position, not infinite
- * @position: n; nothing is waited for when it is negative
+ * @position: n of equation 1; without a wait when it is negative
  */
 static __always_inline u64 pvsync_timeout(u32 tau, int position)
 {

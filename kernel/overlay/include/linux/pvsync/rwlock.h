@@ -3,12 +3,13 @@
 #define _LINUX_PVSYNC_RWLOCK_H
 
 /*
- * Waits for rwlocks. For kernel/locking/qrwlock.c alone, after what else it includes: it
- * renames that file's functions, which kernel/pvsync/rwlock.c calls in their place, and
- * lets their loops ask for help.
+ * Waits for rwlocks. Only kernel/locking/qrwlock.c includes this whole header,
+ * after its other headers. The header renames that file's functions, which
+ * kernel/pvsync/rwlock.c calls in their place, and lets their loops ask for
+ * help.
  *
- * The head of an rwlock's queue has the spinlock in it while it waits for the owner. That
- * is no section: the whole wait is one, PVSYNC_ECS_SPINNER.
+ * The head of an rwlock's queue has the spinlock in it while it waits for the
+ * owner. That spinlock is no section: the whole wait is PVSYNC_ECS_SPINNER.
  */
 
 struct qrwlock;
@@ -35,10 +36,10 @@ static __always_inline void pvsync_queue_lock(arch_spinlock_t *lock)
 #define queued_read_lock_slowpath	pvsync_native_read_lock_slowpath
 #define queued_write_lock_slowpath	pvsync_native_write_lock_slowpath
 
-/* The loops are macros, which spin by it. */
+/* The loops of qrwlock.c are macros, which spin by cpu_relax(). */
 #define cpu_relax()			pvsync_relax()
 
-/* The names that others know are exported by kernel/pvsync/rwlock.c. */
+/* kernel/pvsync/rwlock.c exports the names that others know. */
 #undef EXPORT_SYMBOL
 #define EXPORT_SYMBOL(symbol)
 

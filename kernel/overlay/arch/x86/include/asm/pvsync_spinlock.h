@@ -3,12 +3,14 @@
 #define _ASM_X86_PVSYNC_SPINLOCK_H
 
 /*
- * Spinlocks and rwlocks as <linux/spinlock.h> gets to see them. With
- * CONFIG_PVSYNC_LOCK_STAT every acquisition of a spinlock is counted, also those
- * that the fast path takes, and every wait is timed, whichever slow path it is in.
- * With CONFIG_PVSYNC_ECS_COUNT the host is told who has a lock, and who waits for
- * a spinlock; who waits for an rwlock, see <linux/pvsync/rwlock.h>. Nothing
- * is different from <asm/qspinlock.h> and <asm/qrwlock.h> without either.
+ * Spinlocks and rwlocks as <linux/spinlock.h> gets to see them.
+ *
+ * With CONFIG_PVSYNC_LOCK_STAT each acquisition of a spinlock is counted, also
+ * by the fast path, and each wait is timed, whichever slow path it is in. With
+ * CONFIG_PVSYNC_ECS_COUNT the host is told which vCPU has a lock and which
+ * waits for a spinlock. For waits for rwlocks see <linux/pvsync/rwlock.h>.
+ * Without either option nothing differs from <asm/qspinlock.h> and
+ * <asm/qrwlock.h>.
  */
 #if defined(CONFIG_PVSYNC_LOCK_STAT) || defined(CONFIG_PVSYNC_ECS_COUNT)
 
@@ -21,7 +23,8 @@ static __always_inline void pvsync_spin_lock(arch_spinlock_t *lock)
 
 	if (pvsync_lock_stat_on())
 		pvsync_counted_lock(lock);
-	else if (likely(atomic_try_cmpxchg_acquire(&lock->val, &val, _Q_LOCKED_VAL)))
+	else if (likely(atomic_try_cmpxchg_acquire(&lock->val, &val,
+						   _Q_LOCKED_VAL)))
 		pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_LOCK);
 	else
 		pvsync_ecs_spin(lock, val);
@@ -45,7 +48,7 @@ static __always_inline int pvsync_spin_trylock(arch_spinlock_t *lock)
 
 #ifdef CONFIG_PVSYNC_ECS_COUNT
 
-/* Included here, as what it defines has to be replaced. */
+/* Included here, as the macros below replace what it defines. */
 #include <asm/qrwlock.h>
 
 static __always_inline void pvsync_spin_unlock(arch_spinlock_t *lock)
