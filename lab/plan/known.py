@@ -49,7 +49,7 @@ NUMBER = re.compile(r"kstrto(?:uint|u32)\(arg, 10, &(\w+)\)( && \1\b)?")
 
 
 def _sources(folder: Path) -> str:
-    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.c")))
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.rglob("*.c")))
 
 
 def _table(text: str, name: str) -> list[str]:

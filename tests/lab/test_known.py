@@ -87,7 +87,7 @@ def test_idioms() -> None:
 
 def test_the_kernel_has_nothing_else() -> None:
     """Each parameter is found, and how it is read is understood."""
-    guest = "".join(file.read_text() for file in (OVERLAY / "kernel/pvsync").glob("*.c"))
+    guest = "".join(file.read_text() for file in (OVERLAY / "kernel/pvsync").rglob("*.c"))
     names = re.findall(r'^(?:early_param|__setup)\("pvsync\.([a-z_]+)', guest, re.M)
     assert set(names) == set(known.guest())
     assert {"lock", "tau", "halt_spins", "help", "tlb", "ecs", "park"} <= set(names)

@@ -8,7 +8,7 @@
 #include <asm/processor.h>
 #include <asm/qspinlock.h>
 
-#include "locks.h"
+#include "../locks.h"
 
 /* Long enough that a guest boots, short enough that contention breaks it. */
 #define BUSTED_SPINS	1000
