@@ -2,9 +2,11 @@
 """kernel/rfc: patch mails for Linux without anything of pvsync, each folder by itself.
 
 A folder has a cover letter, 0000-*.patch, and the patches from 0001 on, as `git
-format-patch` writes them. They may add files.
+format-patch` writes them. They may add files. Mails are numbered by their subjects, such as
+[RFC PATCH 1/3], and the cover letter lists the patches' titles.
 """
 
+import email
 import re
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ from lab.core.scratch import Scratch
 
 FOLDER = paths.KERNEL / "rfc"
 COVER = "0000-"
+SUBJECT = re.compile(r"\[(?:RFC )?PATCH (\d+/\d+)\] (.+)")
 CHECKPATCH = Path("scripts/checkpatch.pl")
 IGNORED = ("FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID")
 """What checkpatch cannot know here: that MAINTAINERS names folders of new files, and history."""
@@ -44,12 +47,8 @@ def check(base: Path, folder: Path) -> Result:
     Only the files that the patches touch are copied. A strict checkpatch, but for
     sign-offs, which whoever sends the mails adds.
     """
-    files = series.patch_files(folder)
-    cover = [path for path in files if path.name.startswith(COVER)]
-    patches = [path for path in files if path not in cover]
-    problems = [] if len(cover) == 1 else [f"{folder.name} has {len(cover)} cover letters"]
-    if not patches:
-        problems.append(f"{folder.name} has no patches")
+    _, patches = _mails(folder)
+    problems = form(folder)
     with Scratch() as scratch:
         for name in sorted({name for path in patches for name in _touched(path)}):
             if (base / name).is_file():
@@ -64,6 +63,38 @@ def check(base: Path, folder: Path) -> Result:
             problems += [f"{where}: {offset}" for offset in series.parse_offsets(path.name, said)]
             problems += [f"{where}: {line}" for line in _style(base, path)]
     return Result(folder.name, len(patches), tuple(problems))
+
+
+def form(folder: Path) -> list[str]:
+    """What keeps the mails of a folder from being one series, whatever they apply to."""
+    cover, patches = _mails(folder)
+    problems = [] if len(cover) == 1 else [f"{folder.name} has {len(cover)} cover letters"]
+    if not patches:
+        problems.append(f"{folder.name} has no patches")
+    listed = " ".join(" ".join(path.read_text(errors="replace") for path in cover).split())
+    for number, path in enumerate([*cover[:1], *patches], start=0 if cover else 1):
+        expected = f"{number}/{len(patches)}"
+        found, title = _subject(path)
+        if found != expected:
+            problems.append(f"{folder.name}/{path.name} has the number {found or 'of none'}: its"
+                            f" subject has to begin with [RFC PATCH {expected}]")
+        elif title not in listed:
+            problems.append(f"{folder.name}: the cover letter does not list {title!r}")
+    return problems
+
+
+def _mails(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Cover letters and patches of a folder, in order."""
+    files = series.patch_files(folder)
+    cover = [path for path in files if path.name.startswith(COVER)]
+    return cover, [path for path in files if path not in cover]
+
+
+def _subject(mail: Path) -> tuple[str, str]:
+    """Number and title of a mail, such as 1/3, or two empty strings."""
+    subject = email.message_from_string(mail.read_text(errors="replace"))["Subject"] or ""
+    match = SUBJECT.fullmatch(" ".join(subject.split()))
+    return (match[1], match[2]) if match else ("", "")
 
 
 def _touched(patch: Path) -> Iterator[str]:

@@ -114,7 +114,8 @@ def count_command() -> None:
 def check_command(tree: Path | None) -> None:
     """Fail when the series is over budget, moves, or would not export as it is.
 
-    On a usual base also when a folder of kernel/rfc does not apply, or checkpatch objects.
+    On a usual base also when a folder of kernel/rfc is no whole series, does not apply, or
+    checkpatch objects.
     """
     with shown() as progress:
         source = base.source(tree, progress)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.build import rfc
+from lab.core import paths
 from tests.lab import fake_linux as fake
 
 CHECKPATCH = """\
@@ -15,7 +16,7 @@ while (<$patch>) { if (/^[+].*BAD/) { print "$ARGV[-1]:$.: ERROR: BAD\\n"; $bad 
 exit $bad;
 """
 NEW_FILE = """\
-Subject: [PATCH] tools: Add a file
+Subject: [RFC PATCH 2/2] tools: Add a file
 
 ---
 diff --git a/tools/new.c b/tools/new.c
@@ -25,6 +26,17 @@ new file mode 100644
 @@ -0,0 +1 @@
 +int new;
 """
+
+COVER = """\
+Subject: [RFC PATCH 0/2] A cover
+ letter
+
+pvsync developers (2):
+  locking: Call
+    the hook
+  tools: Add a file
+"""
+ROWS = (paths.KERNEL / "README.md").read_text()
 
 
 @pytest.fixture
@@ -40,9 +52,9 @@ def mails(tmp_path: Path, tree: Path) -> Path:
     folder = tmp_path / "rfc/01-boundary"
     folder.parent.mkdir()
     change = fake.make_patch(tree, "kernel/lock.c", "line 20\n", "line 20\nhook();\n")
-    fake.add_patch(folder, 1, change)
+    fake.add_patch(folder, 1, change.replace("[PATCH]", "[RFC PATCH 1/2]"))
     (folder / "0002-tools-new.patch").write_text(NEW_FILE)
-    (folder / "0000-cover-letter.patch").write_text("Subject: [PATCH 0/2] A cover letter\n")
+    (folder / "0000-cover-letter.patch").write_text(COVER)
     return folder
 
 
@@ -79,3 +91,27 @@ def test_cover_letter_and_patches_are_missed(tree: Path, mails: Path) -> None:
     for path in mails.iterdir():
         path.unlink()
     assert len(rfc.check(tree, mails).problems) == 2
+
+
+def test_numbers_and_titles_are_those_of_one_series(mails: Path) -> None:
+    assert rfc.form(mails) == []
+    path = mails / "0002-tools-new.patch"
+    path.write_text(NEW_FILE.replace("2/2", "2/3"))
+    (problem,) = rfc.form(mails)
+    assert "0002-tools-new.patch has the number 2/3" in problem and "[RFC PATCH 2/2]" in problem
+    path.write_text(NEW_FILE.replace("[RFC PATCH 2/2]", "[RFC]"))
+    (problem,) = rfc.form(mails)
+    assert "has the number of none" in problem
+    path.write_text(NEW_FILE.replace("Add a file", "Add another"))
+    (problem,) = rfc.form(mails)
+    assert problem == "01-boundary: the cover letter does not list 'tools: Add another'"
+
+
+@pytest.mark.parametrize("folder", rfc.folders(), ids=lambda folder: folder.name)
+def test_every_folder_is_a_series_that_the_map_tells_of(folder: Path) -> None:
+    """Whether it applies, and what checkpatch says, is for `./pvsync series check`."""
+    assert rfc.form(folder) == []
+    assert f"| `{folder.name}` |" in ROWS
+    added = [line for path in folder.iterdir() for line in path.read_text().splitlines()
+             if line.startswith("+")]
+    assert [line for line in added if "pvsync" in line.lower()] == []
