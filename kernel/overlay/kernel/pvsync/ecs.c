@@ -32,69 +32,73 @@
  *   waits for mutexes and
  *   rwsems, awake		WAITER: no section	no
  *
- * In neither: SRCU readers, semaphores, percpu rwsems, RT mutexes, and interrupts
+ * Neither form has SRCU readers, semaphores, percpu rwsems, RT mutexes, and interrupts
  * that are disabled. Bit spinlocks are disabled preemption, and so is the idle task.
  *
  * The counts
  * ----------
  *
- * A section counts itself after it has its lock, and no more after it has released
- * it, by one instruction that adds to or subtracts from a word of the CPU it is on.
+ * A section begins to count after it has its lock, and ends to count after it has released
+ * the lock. Each time one instruction adds to, or subtracts from, a word of the CPU that the
+ * section is on.
  *
  *  - Interrupts and NMIs come between instructions, and what they add they subtract
  *    before they return.
- *  - Sections that are not preemptable end on the CPU that they began on. The one of
+ *  - Sections that are not preemptable end on the CPU that they began on. The section of
  *    a run queue's lock begins in one task and ends in the next, on the same CPU.
- *  - Preemptable sections belong to the task, and the word follows it:
- *    __pvsync_ecs_switch() puts it away for the task that goes, and takes out that of
- *    the task that comes. A task that is moved to another CPU is switched away from
- *    here first and to there later; so whichever CPU executes the one instruction, it
- *    is a CPU that this task runs on, and its word is that of this task.
+ *  - Preemptable sections belong to the task, and the word follows it.
+ *    __pvsync_ecs_switch() puts the word of the outgoing task away, and takes out the word
+ *    of the incoming task. A task that moves to another CPU is switched away from here
+ *    first and to there later. So whichever CPU executes the one instruction, it is a CPU
+ *    that this task runs on, and its word is this task's word.
  *  - The host changes the words while the vCPU does not run, so never within an
- *    instruction, and BORROWED only.
+ *    instruction. It changes BORROWED only.
  *
- * Who waits is in no section, whatever it has locked: it goes on no sooner for being
- * left its CPU, and what it waits for may need that CPU. Interrupts on top of a wait are
- * sections. Many waits with a lock are for translations to be flushed: munmap() waits
- * for other CPUs with mmap_lock, and what it waits longest for is a vCPU without a CPU.
+ * A waiter is in no section, whatever it has locked: it goes on no sooner if it keeps its
+ * CPU, and what it waits for may need that CPU. Interrupts on top of a wait are sections.
+ * Many waits with a lock are for flushes of translations. munmap() waits for other CPUs
+ * with mmap_lock, and what it waits longest for is a vCPU without a CPU.
  *
- * A lock that is got and not yet counted, or counted and released: some instructions
- * in which the host knows too little, or too much. Nothing but a chance is lost.
+ * For some instructions a CPU has got a lock and not counted it yet, or has released it and
+ * still counts it. The host knows too little then, or too much. Nothing but a chance is
+ * lost.
  *
  * Borrowed time
  * -------------
  *
  * The host sets BORROWED in both words when it lets the vCPU run on. BORROWED is the
- * sign of the word, so that the subtraction itself tells, and pvsync_ecs_left() is
- * called. Anything may have come in between: interrupts that had sections of their
- * own, and if preemption is enabled, other tasks and another CPU. So it looks anew,
- * at the CPU that it finds itself on and with interrupts disabled, whether there is
- * any section left. The CPU that the task was on does not need it: it switched tasks,
- * and the release of its run queue's lock is a subtraction, after the preemptable
- * sections of the task that went have left the word.
+ * sign of the word, so the subtraction itself tells, and the CPU calls pvsync_ecs_left().
+ * Anything may have come in between: interrupts that had sections of their own, and if
+ * preemption is enabled, other tasks and another CPU. So pvsync_ecs_left() disables
+ * interrupts and looks at the CPU that it runs on then: is there any section left? The CPU
+ * that the task was on before does not need that look. It switched tasks, and the release of
+ * its run queue's lock is a subtraction. The release comes after the preemptable sections of
+ * the outgoing task have left the word.
  *
- * If there is none left, BORROWED is cleared, which the host does not mind, and the
- * host asked to run somebody else, maybe with interrupts or preemption disabled, but
- * that is not what a section is. NMI handlers leave all that to what they interrupted.
+ * If no section is left, pvsync_ecs_left() clears BORROWED, which the host does not mind, and
+ * asks the host to run somebody else. Interrupts or preemption may be disabled meanwhile, but
+ * that alone is no section. NMI handlers leave all that to the code that they interrupted.
  *
- * With free there is no subtraction to tell, and the host writes to nothing that the
- * kernel maintains for itself. It looks now and then whether the section is over, and
- * if a task is chosen meanwhile, __pvsync_ecs_reschedule() gives back what is left.
+ * With free no subtraction tells, and the host writes to nothing that the kernel maintains
+ * for itself. The host looks at times whether the section is over. If the kernel chooses a
+ * task meanwhile, __pvsync_ecs_reschedule() gives back the rest of the time.
  *
  * Mistakes
  * --------
  *
- * A section that ends in another task than it began in (an rwsem that is released by
- * up_read_non_owner()) leaves one task with a section too many, for as long as it
- * lives, and the other with one too few. What has become negative is seen as such at the
- * latest when tasks are switched next, as nobody waits for 2^14 locks at a time; until
- * then, if it was BORROWED that it was subtracted from, it looks like sections. It is
- * set to no section and counted. The other word has to be 1 whenever tasks are switched,
- * for the lock of the run queue, and is set right there. All that a wrong claim can do is
- * what a lie could: the host bounds it.
+ * A section may end in another task than it began in, as an rwsem that up_read_non_owner()
+ * releases. Then one task has a section too many, for as long as it lives, and the other
+ * task has one too few.
  *
- * Switching it on, which is before there is a second CPU or task, releases locks that
- * were not counted when they were taken; so the words start from 0 after that.
+ * A negative word is seen as negative at the latest at the next switch of tasks, as nobody
+ * waits for 2^14 locks at a time. Until then, a word that had BORROWED before the subtraction
+ * looks like sections. The code sets a negative word to no section and counts the mistake.
+ * The non-preemptable word has to be 1 at each switch of tasks, for the lock of the run
+ * queue; the switch sets it right. A wrong claim can do no more than a lie could: the host
+ * bounds both.
+ *
+ * Counting begins before there is a second CPU or task. Meanwhile locks are released that
+ * were not counted when they were taken, so the words start from 0 after that.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -135,7 +139,7 @@
 #include "in_force.h"
 #include "locks.h"
 
-/* Not _GPL, as the releases of locks are not that these are in the inline code of. */
+/* Not _GPL: inline code that releases locks uses it, and the releases are not _GPL. */
 DEFINE_PER_CPU_ALIGNED(struct pvsync_ecs, pvsync_ecs);
 EXPORT_PER_CPU_SYMBOL(pvsync_ecs);
 
@@ -155,7 +159,7 @@ static const char * const form_names[] = {
 
 static enum ecs_form form __ro_after_init = FORM_OFF;
 
-/* Records are shared although nothing is claimed, for what the host has to say. */
+/* Share records although no section is told, for what the host has to say. */
 static bool share_anyway __ro_after_init;
 
 static void ecs_give_back(void)
@@ -165,10 +169,12 @@ static void ecs_give_back(void)
 }
 
 /**
- * __pvsync_ecs_reschedule - give back what free borrowed
+ * __pvsync_ecs_reschedule - give back time that was borrowed with free
  *
- * Context: as pvsync_ecs_reschedule(). A reader that is preempted, or looks as if,
- * keeps what it has: nothing would tell when it ends.
+ * Keeps the time of a reader that is preempted, or looks as if it were: nothing would tell
+ * when the reader ends.
+ *
+ * Context: as pvsync_ecs_reschedule().
  */
 void __pvsync_ecs_reschedule(void)
 {
@@ -178,7 +184,7 @@ void __pvsync_ecs_reschedule(void)
 
 #ifdef CONFIG_PARAVIRT_SPINLOCKS
 
-/* With free, what a contended spinlock called before its waits were announced. */
+/* With free, the slow path of spinlocks that ecs_announced_spin() calls. */
 static slowpath_fn spin_slowpath __ro_after_init;
 
 static void notrace ecs_announced_spin(struct qspinlock *lock, u32 val)
@@ -198,7 +204,7 @@ slowpath_fn pvsync_spin_slowpath(void)
 	return spin_slowpath ?: pvsync_get_slowpath();
 }
 
-/* Context: one CPU, before alternatives turn it into a direct call. */
+/* Context: one CPU, before the alternatives turn the pointer into a direct call. */
 static void __init ecs_announce_spins(bool on)
 {
 	slowpath_fn plain = pvsync_spin_slowpath();
@@ -218,13 +224,13 @@ static void __init ecs_announce_spins(bool on) { }
 DEFINE_STATIC_KEY_FALSE(pvsync_ecs_count_key);
 EXPORT_SYMBOL(pvsync_ecs_count_key);
 
-/* What a word counts, BORROWED or not; negative if it ended more than it began. */
+/* The counts of a word without BORROWED; negative if more sections ended than began. */
 static __always_inline s64 ecs_word_counts(u64 word)
 {
 	return (s64)(word << 1) >> 1;
 }
 
-/* Sections are in all fields but the last one. */
+/* All fields but the last one are sections. */
 static __always_inline bool ecs_in_section(u64 word)
 {
 	return ecs_word_counts(word) & (PVSYNC_ECS_SPINNER - 1);
@@ -274,7 +280,7 @@ PV_CALLEE_SAVE_REGS_THUNK(pvsync_ecs_left);
 EXPORT_SYMBOL(__raw_callee_save_pvsync_ecs_left);
 
 /**
- * pvsync_ecs_spin - acquire a spinlock that is not free, counted as one that waits
+ * pvsync_ecs_spin - acquire a spinlock that is not free, and count the wait
  * @lock: the lock
  * @val: its value as the fast path found it
  *
@@ -294,8 +300,8 @@ EXPORT_SYMBOL_GPL(pvsync_ecs_spin);
  * @prev: the task that this CPU switches from
  * @next: the task that it switches to
  *
- * The difference is added, so that BORROWED stays with the CPU whenever the host
- * sets or clears it, and an NMI may come at any time.
+ * Adds the difference of the two. So BORROWED stays with the CPU whenever the host sets
+ * or clears it, and an NMI may come at any time.
  *
  * Context: as pvsync_ecs_switch().
  */
@@ -314,8 +320,10 @@ void notrace __pvsync_ecs_switch(struct task_struct *prev, struct task_struct *n
 }
 
 /*
- * Context: the one CPU, interrupts disabled. What is released while the key changes
- * leaves the words as they are, or less; they must not seem negative then.
+ * A release while the key changes leaves the words as they are, or subtracts from them. The
+ * words must not seem negative then.
+ *
+ * Context: the one CPU, interrupts disabled.
  */
 static void __init ecs_count_sections(bool on)
 {
@@ -387,7 +395,7 @@ __setup("pvsync.ecs=", ecs_parse_form);
  *
  * Context: parameters, as ecs_parse_form().
  *
- * Return: the reason why that is impossible, for the log; NULL if it is not.
+ * Return: the reason why that is impossible, for the log; NULL if it is possible.
  */
 const char * __init pvsync_ecs_share_anyway(bool wanted)
 {
@@ -408,7 +416,7 @@ static unsigned long ecs_nesting_offset(void)
 #endif
 }
 
-/* With free, so that the host need not be of this kernel's version. */
+/* For the host with free, so that the host need not be of this kernel's version. */
 static const struct pvsync_ecs_layout preempt_count_layout = {
 	.version	= PVSYNC_ECS_LAYOUT,
 	.interrupt	= NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET,
@@ -436,10 +444,10 @@ static long ecs_share_record(void)
 	return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_FREE, count, task, memory);
 }
 
-/* Nothing is shared while it is not set, and everything soon after. */
+/* While it is false, CPUs share nothing. Soon after it becomes true, all CPUs share. */
 static bool sharing = true;
 
-/* Without a host that writes to it, a record says that there is nothing to say. */
+/* Clear what the host would write: without a host, a record says nothing. */
 static void ecs_tell_nothing(void)
 {
 	this_cpu_write(pvsync_ecs.preempted, 0);
@@ -447,10 +455,10 @@ static void ecs_tell_nothing(void)
 	this_cpu_write(pvsync_ecs.borrowed, 0);
 }
 
-/* Whether the host has it, as it said last. */
+/* Whether the host has the record of this CPU, as the host said last. */
 static DEFINE_PER_CPU(bool, taken);
 
-/* Whether it is said that one is not; CPUs that share at the same tick find out together. */
+/* The log says that a record is not taken. Atomic, as CPUs may share at the same tick. */
 static atomic_t unheard = ATOMIC_INIT(0);
 
 static bool ecs_all_taken(void)
@@ -475,8 +483,8 @@ static void ecs_say_whether_heard(long answer)
 }
 
 /*
- * Interrupts are disabled, so that ecs_set_sharing(false) is either seen here, or undoes
- * it on this CPU.
+ * Disables interrupts. So this CPU either sees the store of ecs_set_sharing(false), or
+ * ecs_unshare_cpu() runs here afterwards.
  */
 static void ecs_share_cpu(void *unused)
 {
@@ -500,7 +508,7 @@ static void ecs_unshare_cpu(void *unused)
 	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
-/* No CPU is going down meanwhile, which would not be asked to unshare once more. */
+/* No CPU may go down meanwhile: it would miss the call, and share on. */
 static void ecs_set_sharing(bool on)
 {
 	cpus_read_lock();
@@ -510,10 +518,10 @@ static void ecs_set_sharing(bool on)
 }
 
 /*
- * A guest that is saved goes on under a host, or in a process of the same one, which
- * knows nothing of its records, and it is not told so. Each CPU therefore shares its
- * record again at times, when it is awake anyway and has a tick; a host that has it leaves
- * all as it is.
+ * A guest that is saved goes on under another host, or in another process of the same host.
+ * Neither knows of the guest's records, and nobody tells the guest. So each CPU shares its
+ * record again at times, when it is awake anyway and has a tick. A host that has the record
+ * already leaves all as it is.
  */
 #define SHARE_AGAIN	(10 * HZ)
 
@@ -555,9 +563,9 @@ static struct notifier_block reboot_nb = {
 };
 
 /*
- * What is restored may have been saved under another host, and what another kernel is
- * jumped to from, for a while, is told of by no notifier. Devices are told of all that, so
- * there is one. CPUs that go down are seen to.
+ * A restored guest may have been saved under another host. And a guest may jump to another
+ * kernel for a while, which no notifier tells. The kernel tells devices of both, so there is
+ * a device. The callbacks of CPU hotplug see to CPUs that go down.
  */
 static int ecs_freeze_sharing(struct device *dev)
 {
@@ -616,7 +624,7 @@ static void ecs_show_field(struct seq_file *seq, const char *name, u64 word, u64
 	seq_printf(seq, " %s %llu", name, (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD);
 }
 
-/* For each CPU, what it claims at the moment and what it was told last. */
+/* For each CPU, the sections that it claims now, and what the host told it last. */
 static int ecs_show(struct seq_file *seq, void *unused)
 {
 	unsigned int cpu;
@@ -651,7 +659,7 @@ static const char *ecs_records_in_force(void)
 }
 
 /**
- * pvsync_ecs_in_force - show what is claimed, and whether the host has all CPUs' records
+ * pvsync_ecs_in_force - show the form, and whether the host has all CPUs' records
  * @seq: where to
  *
  * Context: may sleep.

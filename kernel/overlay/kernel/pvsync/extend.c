@@ -4,16 +4,16 @@
  * After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with
  * eCS", USENIX ATC 2018, sections 3.2 and 5.
  *
- * The paper leaves out the request to switch at the tick. Here the request is
- * made as always, by the tick and by a wake-up alike, and __schedule() asks, on
- * the CPU and in the thread of the vCPU, whether to follow it: the guest's memory
- * can be read there, and preemption in the host's own code is covered as well.
- * If the vCPU stays, the request is taken back, and a timer makes it again.
+ * The paper leaves out the request to switch at the tick. Here the tick and a wake-up make
+ * the request as always. __schedule() asks whether to follow it, on the CPU and in the thread
+ * of the vCPU. The guest's memory can be read there, and preemption in the host's own code
+ * is covered as well. If the vCPU stays, pvsync takes the request back, and a timer makes it
+ * again.
  *
  * Why no other request is lost. Whoever wants the CPU queues a task and makes the
- * request with the run queue locked; if there is a request already, nobody
- * sends an interrupt for another one. So it is looked at who waits, and the
- * request is taken back, with the run queue locked:
+ * request with the run queue locked. If there is a request already, nobody sends an
+ * interrupt for another one. So pvsync looks at the waiting tasks, and takes the request
+ * back, with the run queue locked:
  *
  *	put_off_switch()			wake-up, on any CPU
  *	----------------			-------------------
@@ -23,29 +23,30 @@
  *	[S] need_resched = 0			[S] need_resched = 1, interrupt
  *	UNLOCK rq				UNLOCK rq
  *
- * If the wake-up is first, the task is seen, and the vCPU goes. If it is second,
- * it finds no request and makes one, and it is looked anew who waits.
+ * If the wake-up is first, put_off_switch() sees the task, and the vCPU goes. If the wake-up
+ * is second, it finds no request and makes one, and __schedule() asks anew.
  *
  * RCU makes requests without the lock: in the tick, in its interrupts, and as a reader ends,
  * always on its own CPU and with interrupts disabled. So none comes between the steps above.
- * One that came before is taken back as well: what RCU wants is a switch or the guest,
- * either of which is a quiescent state. The vCPU is in the guest next as a rule; else the
- * switch comes at the end of the loan, and RCU waits for no longer than that.
+ * pvsync takes back a request that RCU made before as well. What RCU wants is a switch or the
+ * guest, either of which is a quiescent state. The vCPU is in the guest next as a rule. Else
+ * the switch comes at the end of the loan, and RCU waits for no longer than that.
  *
- * What is put off is a switch to other tasks of the fair class only, at most for
- * the length of the timer. Nothing is given: update_curr() charges the time to the
- * vCPU, and to the groups above it, as ever, so that EEVDF finds it ahead of its
- * share by as much and lets the others go first until they have caught up. A
- * wake-up that finds a request leaves a note that the switch need not read the
- * clock, as it follows at once. That note is taken back as well: the switch that
- * follows after the loan would charge the loan to whom it was at the expense of.
+ * pvsync puts off a switch to other tasks of the fair class only, at most for the length of
+ * the timer. Nothing is given: update_curr() charges the time to the vCPU, and to the groups
+ * above it, as always. So EEVDF finds the vCPU ahead of its share by as much, and lets the
+ * others go first until they have caught up. A wake-up that finds a request leaves a note
+ * that the switch need not read the clock, as the switch follows at once. pvsync takes that
+ * note back as well. The switch after the loan would otherwise charge the loan to a task at
+ * whose expense it was.
  *
- * So a loan is a debt, and who is as far ahead of its share already as a strong yield
- * lets it get (strong_yield.c) gets none, nor does a group above it. Nor do those that
- * run only when nothing else wants to: SCHED_IDLE tasks and idle groups.
+ * So a loan is a debt. An entity that is as far ahead of its share as a strong yield lets it
+ * get (strong_yield.c) gets no loan, nor does a group above it. SCHED_IDLE tasks and idle
+ * groups get none either: they run only when nothing else wants to.
  *
- * With core scheduling, a request may come from the other thread of the core, which
- * runs a task of another cookie already and relies on it. Nothing is put off then.
+ * With core scheduling, a request may come from the other thread of the core. That thread
+ * runs a task of another cookie already and relies on the request. pvsync puts nothing off
+ * then.
  */
 #include <linux/export.h>
 #include <linux/init.h>
@@ -62,13 +63,13 @@
 
 DEFINE_STATIC_KEY_FALSE(pvsync_extend_key);
 
-/* KVM's answer, which may be in a module: NULL once that goes. */
+/* KVM's answer, which may be in a module; NULL once that module goes. */
 static bool (*ask_kvm)(void) __read_mostly;
 
 /**
- * pvsync_extend_enable - let the scheduler ask from now on
+ * pvsync_extend_enable - let the scheduler ask
  *
- * Stays: what it costs is a test per switch of a task that is no vCPU.
+ * Cannot be undone. It costs a test for each switch of a task that is no vCPU.
  *
  * Context: may sleep.
  */
@@ -91,9 +92,9 @@ void pvsync_extend_by(bool (*ask)(void))
 EXPORT_SYMBOL_GPL(pvsync_extend_by);
 
 /*
- * A task with preemption notifiers need not be a vCPU: they are for anybody. So the answer
- * goes with its module, before that is freed, for which all wait who have preemption disabled:
- *
+ * A task with preemption notifiers need not be a vCPU: anybody may use them. So the answer
+ * goes with its module. The module is freed after a grace period, which waits for every CPU
+ * that has preemption disabled:
  *	__schedule()			unloading
  *	------------			---------
  *	preemption disabled		[S] ask_kvm = NULL
@@ -171,7 +172,8 @@ static struct sched_entity *extend_group_of(struct sched_entity *se)
  * @cfs_rq: its queue
  * @se: the entity
  *
- * As far as it has been charged: who runs is at each tick, and by who wants its CPU.
+ * Counts what @se has been charged with so far: at each tick while it runs, and by each
+ * task that wants its CPU.
  *
  * Context: the run queue is locked.
  *
@@ -184,7 +186,7 @@ bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 
 	if (!pvsync_has_vruntime(se))
 		return false;
-	/* In the virtual time of its queue. */
+	/* Lag in the virtual time of the queue. */
 	most = div64_ul(pvsync_lag_limit(queue, se) * NICE_0_LOAD, pvsync_weight(se));
 	return (s64)(se->vruntime - avg_vruntime(queue)) > most;
 }
@@ -208,9 +210,9 @@ static bool extend_may_owe(void)
 }
 
 /*
- * The deadline server of the fair class counts as a running deadline task while it is queued,
- * which it is after real-time tasks have kept the class from the CPU. It has no task but those
- * of the fair class. Without the lock a hint.
+ * The deadline server of the fair class counts as a running deadline task while it is queued.
+ * It is queued after real-time tasks have kept the class from the CPU, and it has no tasks but
+ * the fair class's. Without the lock this is a hint.
  */
 static unsigned int extend_queued_servers(struct rq *rq)
 {
@@ -225,13 +227,16 @@ static bool extend_only_fair_tasks_wait(struct rq *rq)
 }
 
 /**
- * pvsync_put_off_switch - take the request back that the running task be switched
+ * pvsync_put_off_switch - take back the request to switch the running task
  *
  * Context: its thread, preemption disabled, interrupts enabled.
  *
- * Return: false if it has to go: something of another class waits, it is idle by its policy
- * or its group, one of its groups has used up its bandwidth, it is too far ahead of its share,
- * or threads of a core are scheduled together.
+ * Return: false if the task has to go, for one of these reasons:
+ *  - something of another class waits;
+ *  - the task is idle by its policy or its group;
+ *  - one of its groups has used up its bandwidth;
+ *  - it is too far ahead of its share;
+ *  - threads of a core are scheduled together.
  */
 bool pvsync_put_off_switch(void)
 {
@@ -252,8 +257,8 @@ EXPORT_SYMBOL_GPL(pvsync_put_off_switch);
 /**
  * pvsync_cpu_wanted - does another task want this CPU?
  *
- * A task that sleeps, but stays queued until it has paid for what it had too much
- * of, does not. Read without a lock: a hint.
+ * A task does not if it sleeps, but stays queued until it has paid for running more than its
+ * share. Reads without a lock: a hint.
  *
  * Context: preemption disabled.
  */

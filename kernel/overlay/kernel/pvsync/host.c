@@ -144,8 +144,9 @@ struct pvsync_number pvsync_aple_epoch = {
 EXPORT_SYMBOL_GPL(pvsync_aple_epoch);
 
 /*
- * For how many cycles of a window a PAUSE counts where they are counted; 0 is what it
- * takes here, or 1,024 for the filter in software, see arch/x86/kvm/pvsync/window.c.
+ * Cycles of a window that a PAUSE counts for, where PAUSEs are counted. 0 stands for the
+ * cycles that a PAUSE takes here, or for 1,024 with the filter in software, see
+ * arch/x86/kvm/pvsync/window.c.
  */
 struct pvsync_number pvsync_pause_cycles = {
 	.name = "pause_cycles", .least = 0, .most = U16_MAX, .now = 0,
@@ -153,9 +154,9 @@ struct pvsync_number pvsync_pause_cycles = {
 EXPORT_SYMBOL_GPL(pvsync_pause_cycles);
 
 /*
- * PAUSE exits closer together than this are one spin for the filter in software. It
- * has to be a few times what an exit takes: 1 us on a processor, some 10 us below
- * another hypervisor, up to 40 us in an emulator.
+ * PAUSE exits closer together than this are one spin for the filter in software. The gap
+ * has to be a few times as long as an exit. An exit takes 1 us on a processor, some 10 us
+ * below another hypervisor, up to 40 us in an emulator.
  */
 struct pvsync_number pvsync_pause_gap_us = {
 	.name = "pause_gap_us", .least = 1, .most = 10000, .now = 100,
@@ -168,9 +169,8 @@ EXPORT_SYMBOL_GPL(pvsync_pause_measured);
 module_param_named(pause_measured, pvsync_pause_measured, uint, 0444);
 
 /*
- * How long a vCPU in a critical section may stay, us. The paper's schedule is
- * 1 ms; what is left of a section is mostly far shorter, and guests that can give
- * the CPU back as soon as they have left it.
+ * How long a vCPU in a critical section may stay, us. The paper's schedule is 1 ms. The rest
+ * of a section is mostly far shorter, and a guest can give the CPU back when it has left it.
  */
 struct pvsync_number pvsync_extend_us = {
 	.name = "extend_us", .least = 10, .most = 10000, .now = 1000,
@@ -178,64 +178,64 @@ struct pvsync_number pvsync_extend_us = {
 EXPORT_SYMBOL_GPL(pvsync_extend_us);
 
 /*
- * How much of its own run time each vCPU may borrow, permille. All of it is paid back,
- * but others wait for it: a guest that claims to be in a section for ever borrows
- * one length for each of its time slices, which are of some milliseconds.
+ * How much of its own run time each vCPU may borrow, permille. The vCPU pays all of it back,
+ * but others wait for it. A guest that claims to be in a section for ever borrows one length
+ * for each of its time slices, which are of some milliseconds.
  */
 struct pvsync_number pvsync_extend_cap = {
 	.name = "extend_cap", .least = 0, .most = 1000, .now = 200,
 };
 EXPORT_SYMBOL_GPL(pvsync_extend_cap);
 
-/* Whether pvsync's hypercalls are answered; else they are as unknown as to stock KVM. */
+/* Whether the host answers pvsync's hypercalls; else they are as unknown as to stock KVM. */
 bool pvsync_hypercalls = true;
 EXPORT_SYMBOL_GPL(pvsync_hypercalls);
 module_param_named(hypercalls, pvsync_hypercalls, bool, 0644);
 
-/* Whether a guest may have the translations of its vCPUs flushed by the host. */
+/* Whether the host flushes translations of a guest's vCPUs when the guest asks. */
 bool pvsync_shootdown = true;
 EXPORT_SYMBOL_GPL(pvsync_shootdown);
 module_param_named(shootdown, pvsync_shootdown, bool, 0644);
 
 #ifdef CONFIG_PVSYNC_BUSTED
-/* Answer such a request, and do nothing. */
+/* Answer a request to flush, and do nothing. */
 bool pvsync_tlb_lost;
 EXPORT_SYMBOL_GPL(pvsync_tlb_lost);
 module_param_named(busted_shootdown, pvsync_tlb_lost, bool, 0644);
 
-/* Serve such a request, and let nobody wait for instructions that the host emulates. */
+/* Serve a request to flush, and let nobody wait for instructions that the host emulates. */
 bool pvsync_tlb_unawaited;
 EXPORT_SYMBOL_GPL(pvsync_tlb_unawaited);
 module_param_named(busted_await, pvsync_tlb_unawaited, bool, 0644);
 
-/* Say of each vCPU that is preempted that it is marked, and let no guest see it. */
+/* Count each preempted vCPU as marked, and let no guest see the mark. */
 bool pvsync_mark_lost;
 EXPORT_SYMBOL_GPL(pvsync_mark_lost);
 module_param_named(busted_mark, pvsync_mark_lost, bool, 0644);
 #endif
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
-/* Whether to warn when a vCPU has run past a shootdown that it had not flushed for. */
+/* Whether to warn when a vCPU has run past a shootdown without the flush. */
 bool pvsync_tlb_asserted = true;
 EXPORT_SYMBOL_GPL(pvsync_tlb_asserted);
 module_param_named(assert_shootdown, pvsync_tlb_asserted, bool, 0644);
 #endif
 
 /*
- * Calls for help of one vCPU that come faster than this are answered without
- * doing anything: a guest has nothing to gain from them, and a hostile one could
- * make other CPUs' run queue locks hot. The helping paper's guests wait for 2^16
- * cycles before each, about 25 us.
+ * The host answers calls for help of one vCPU that come faster than this without doing
+ * anything. A guest has nothing to gain from them, and a hostile guest could make other CPUs'
+ * run queue locks hot. The helping paper's guests wait for 2^16 cycles before each call,
+ * about 25 us.
  */
 unsigned int pvsync_spin_gap_us = 5;
 EXPORT_SYMBOL_GPL(pvsync_spin_gap_us);
 module_param_named(spin_gap_us, pvsync_spin_gap_us, uint, 0644);
 
 /*
- * How often it is looked whether a section has ended that does not tell, on borrowed
- * time, or one during which somebody else has asked for the CPU; 0 for never. An exit and
- * a call of the scheduler each time, so that a guest which is looked at too often gets
- * nowhere: in an emulator, 100 is too often.
+ * How often the host looks whether a section has ended, on borrowed time, us; 0 for never. It
+ * looks at a section that does not tell its end, and at a section during which somebody else
+ * has asked for the CPU. Each look is an exit and a call of the scheduler, so a guest that is
+ * looked at too often gets nowhere: in an emulator, 100 is too often.
  */
 unsigned int pvsync_extend_look_us = 250;
 EXPORT_SYMBOL_GPL(pvsync_extend_look_us);

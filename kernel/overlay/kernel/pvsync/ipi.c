@@ -4,22 +4,22 @@
  * until others have run a function.
  *
  *   stock	KVM's own: after it has interrupted several CPUs at once, it yields once, to
- *		the first of them that the host has preempted; after it has interrupted a
- *		single one, never. So a guest with two CPUs never yields
- *   yield	it yields to a preempted CPU also if that is the only one; and while it
- *		waits, to each one that is preempted then and has not answered
+ *		the first of them that the host has preempted. After it has interrupted a
+ *		single CPU, it never yields, so a guest with two CPUs never does
+ *   yield	it yields to a preempted CPU also if that is the only one. While it waits, it
+ *		yields to each CPU that is preempted then and has not answered
  *
- * Who asks and does not wait for the answer does not yield: a wake-up on another CPU goes
- * the same way, with a run queue's lock held or one of a task. Such callers have disabled
- * interrupts, and those that wait must not have.
+ * A caller that does not wait for the answer does not yield. A wake-up on another CPU goes
+ * the same way, with the lock of a run queue or of a task held. Such callers have disabled
+ * interrupts, and callers that wait must not have disabled them.
  *
  * How often
  * ---------
  *
  * A yield is an exit, and makes the caller's thread lose its place in the host's queue.
- * So after the first one, the next waits for YIELD_GAP cycles, and the gap doubles each
- * time, YIELDS times in all. By then the caller has waited for YIELD_GAP << YIELDS cycles:
- * 5 ms at 3.4 GHz, about as long as the host's slice. It waits on as in stock.
+ * So the next yield waits for YIELD_GAP cycles, and the gap doubles with each yield, YIELDS
+ * times in all. By then the caller has waited for YIELD_GAP << YIELDS cycles: 5 ms at
+ * 3.4 GHz, about as long as the host's slice. It waits on as in stock.
  *
  * The gap is time of the counter and not the caller's own: a caller that was preempted
  * itself has nothing to hold back for.
@@ -68,8 +68,8 @@ static void ipi_yield_to_cpu(int cpu)
 }
 
 /*
- * As kvm_smp_send_call_func_ipi(), for a single CPU. An idle one is about to be run by
- * the host for the interrupt itself.
+ * As kvm_smp_send_call_func_ipi(), for a single CPU. The host is about to run an idle CPU
+ * for the interrupt itself, so an idle CPU gets no yield.
  */
 static void ipi_send_call_func_single(int cpu)
 {
@@ -78,7 +78,7 @@ static void ipi_send_call_func_single(int cpu)
 		ipi_yield_to_cpu(cpu);
 }
 
-/* Return: a CPU that has not answered and is preempted; nr_cpu_ids if none is; -1 if all have. */
+/* Return: a CPU that is preempted and has not answered; nr_cpu_ids if none is; -1 if all have. */
 static int ipi_next_preempted(call_single_data_t __percpu *calls, const struct cpumask *cpus)
 {
 	int cpu, next = -1;
@@ -98,8 +98,8 @@ static int ipi_next_preempted(call_single_data_t __percpu *calls, const struct c
  * @calls: what they were asked to run, per CPU
  * @cpus: which CPUs
  *
- * Returns when all have, or after YIELD_GAP << YIELDS cycles. The caller waits for the
- * rest, with an acquire that orders what it does after that; nothing here does.
+ * Returns when all CPUs have run it, or after YIELD_GAP << YIELDS cycles. The caller waits for
+ * the rest. The caller's acquire orders what it does afterwards; nothing here does.
  *
  * Context: as pvsync_ipi_waits().
  */

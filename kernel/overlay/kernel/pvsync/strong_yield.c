@@ -5,20 +5,22 @@
  * yield_to() marks the chosen task, and each group above it, as the next buddy
  * of its queue. The pick follows that only if the buddy is eligible, that is if
  * it has not had more than its share yet. A vCPU that was preempted while it
- * held a lock mostly has: that is why it was preempted. The hint is then
- * dropped without a word, and the one that yielded spins on.
+ * held a lock mostly has: that is why it was preempted. The scheduler then drops
+ * the hint without a word, and the vCPU that yielded spins on.
  *
- * A strong yield lets the buddy run although it is not eligible. Nothing is
- * given away: the time that it runs is charged to it, and to the groups above
- * it, as always; it gets ahead of its share, is not eligible until the others
- * have caught up, and so pays back. What is bounded is how far it may get
- * ahead: a buddy that has had more than the scheduler's own limit of lag beyond
- * its share is not let in again (PVSYNC_yield_denied), in its queue or in the
- * queue of any group above. The same limit is the reason why nothing is
- * forgotten: the scheduler keeps the lag of a task that goes to sleep up to it.
+ * A strong yield lets the buddy run although it is not eligible. Nothing is given
+ * away: the scheduler charges the time to the buddy, and to the groups above it,
+ * as always. The buddy gets ahead of its share, is not eligible until the others
+ * have caught up, and so pays back.
  *
- * It is asked for per CPU and lasts for one pick. If there is none, it ends with the
- * tick after the next, so that one made just before a tick has a whole one.
+ * There is a bound on how far a buddy may get ahead. A buddy that has had more
+ * than the scheduler's own limit of lag beyond its share is not let in again
+ * (PVSYNC_yield_denied). That holds in its queue and in the queue of any group
+ * above. The same limit is the reason why nothing is forgotten: the scheduler
+ * keeps the lag of a task that goes to sleep up to this limit.
+ *
+ * A request is for one CPU and lasts for one pick. Without a pick, it ends with the
+ * tick after the next one, so that a request just before a tick has a whole tick.
  */
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
@@ -37,9 +39,9 @@ DEFINE_STATIC_KEY_FALSE(pvsync_strong_key);
 static DEFINE_PER_CPU(unsigned long, strong_until);
 
 /**
- * pvsync_strong_enable - let picks look for requests from now on
+ * pvsync_strong_enable - let picks look for requests
  *
- * Stays: without requests it costs a read of one per-CPU word per pick.
+ * Cannot be undone. Without requests it costs a read of one per-CPU word per pick.
  *
  * Context: may sleep.
  */
@@ -52,13 +54,13 @@ void pvsync_strong_enable(void)
  * pvsync_strong_ask - make the yield that follows a strong one
  * @cpu: where the chosen task is queued
  *
- * Takes no lock. If something else is picked on that CPU before yield_to() gets
- * its lock, that pick may use the request up for another buddy, which is
- * bounded all the same, and the yield is an ordinary one.
+ * Takes no lock. Something else may be picked on that CPU before yield_to() gets its
+ * lock. That pick may use the request up for another buddy, which has the same bounds,
+ * and the yield is an ordinary one.
  *
- * Stays if yield_to() refuses: it may be another vCPU's by then, whose yield was accepted. If
- * it is not, it ends with the first pick without a buddy, or lets in one that was hinted at,
- * within the same bounds.
+ * The request stays if yield_to() refuses: it may be another vCPU's by then, whose yield
+ * was accepted. If it is not, it ends with the first pick without a buddy, or lets in
+ * another hinted buddy, within the same bounds.
  *
  * Context: any.
  */
@@ -72,8 +74,8 @@ EXPORT_SYMBOL_GPL(pvsync_strong_ask);
  * __pvsync_strong_next - pvsync_strong_next() once there have been strong yields
  * @cfs_rq: the queue that the next entity is picked from, up to date
  *
- * Each queue on the way down to a task is asked. The last one, which has a task
- * as its buddy, or none, ends the request.
+ * The scheduler asks for each queue on the way down to a task. The last queue, whose
+ * buddy is a task or which has none, ends the request.
  *
  * Context: the run queue is locked.
  *

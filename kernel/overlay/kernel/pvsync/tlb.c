@@ -5,76 +5,80 @@
  *
  *   ipi	interrupts, as on hardware; the caller waits for every handler
  *   kvmtlb	KVM's own: as ipi, but CPUs that the host has marked as preempted
- *		flush when they run again, and are not waited for
- *   shoot4u	one hypercall; the host flushes, and nobody is waited for but CPUs of
- *		which it may be emulating an instruction. After J. Ouyang, J. R. Lange and
- *		H. Zheng, "Shoot4U", VEE 2016, section 4
+ *		flush when they run again, and the caller does not wait for them
+ *   shoot4u	one hypercall; the host flushes, and the caller waits for no CPU but those
+ *		of which the host may be emulating an instruction. After J. Ouyang,
+ *		J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4
  *   mixed	kvmtlb for CPUs that the host has marked as preempted, which costs a
  *		note in shared memory instead of an exit, and shoot4u for the rest
  *
- * A CPU that mixed finds marked, and that runs again before its note is made, gets
- * an interrupt and is waited for; it has just got its CPU.
+ * mixed may find a CPU marked that runs again before its note is made. That CPU gets an
+ * interrupt, and the caller waits for it; it has just got its CPU.
  *
- * Emulated instructions. The host may have translated an address for an instruction of a
- * CPU's that it emulates, and use it after the flush. Its answer names the CPUs that it does
- * not know to be past that; they are interrupted, as with ipi or kvmtlb, whose handlers
- * run in the guest only, once the instruction is over. A CPU that the host marks as preempted
- * meanwhile need not be: the mark says that it is not in the midst of one. Nor need one that
- * has switched to a kernel thread, since it has done so by a later instruction.
+ * Emulated instructions. The host may have translated an address for an instruction that
+ * it emulates for a CPU, and use the address after the flush. Its answer names the CPUs
+ * that it does not know to be past such an instruction. The caller interrupts these CPUs,
+ * as with ipi or kvmtlb. The handlers run in the guest only, so after the instruction. A
+ * named CPU that the host marks as preempted meanwhile needs no interrupt: the mark says
+ * that the CPU is not in the midst of an instruction. Nor does a CPU that has switched to a
+ * kernel thread, since it has done so by a later instruction.
  *
  * With shoot4u the other CPUs do not run flush_tlb_func(), so none of their
  * bookkeeping in cpu_tlbstate changes. Why that is correct:
  *
  * TLB generations. ctxs[].tlb_gen says what a CPU has caught up to at least: no
- * translation in its TLB is older. A flush it does not know of leaves that true.
- * When it next handles a flush, or switches to the address space, it finds
- * itself behind, flushes all of the address space and catches up. The price is
- * that a CPU's next flush of its own is a full one. The generation itself was
- * advanced by the caller, before this; arch_tlbbatch_flush() did so for each page.
+ * translation in its TLB is older. A flush that the CPU does not know of leaves that
+ * true. When the CPU next handles a flush, or switches to the address space, it finds
+ * itself behind, flushes all of the address space and catches up. The price is that a
+ * CPU's next flush of its own is a full one. The caller has advanced the generation
+ * before this code runs; arch_tlbbatch_flush() did so for each page.
  *
  * Switching address spaces. A CPU that switches sets its bit in mm_cpumask(), then
- * reads the generation; a caller advances the generation, then reads the mask
- * (all with full barriers). If the caller misses the bit, the CPU sees the new
- * generation and flushes. If it sees the bit, the host flushes the CPU wherever
- * it is in switch_mm_irqs_off(). It may go on with an ASID that it found up to date
- * before: so the flush has to take translations of all PCIDs with it, not of
- * the current one alone, and it does: the host flushes by VPID or ASID, or, by
- * address, with an instruction that says it spans all PCIDs.
+ * reads the generation. A caller advances the generation, then reads the mask. Both
+ * have full barriers in between. If the caller misses the bit, the CPU sees the new
+ * generation and flushes. If the caller sees the bit, the host flushes the CPU wherever
+ * it is in switch_mm_irqs_off(). The CPU may go on with an ASID that it found up to date
+ * before. So the flush has to drop translations of all PCIDs, not of the current PCID
+ * alone, and it does. The host flushes by VPID or ASID, or by address with an instruction
+ * that is specified to span all PCIDs.
  *
- * Page-table isolation. The user half of an address space has PCIDs of its own;
- * the same holds for them, so that invalidate_user_asid() has nothing to note.
+ * Page-table isolation. The user half of an address space has PCIDs of its own. The
+ * same holds for them, so invalidate_user_asid() has nothing to note.
  *
- * Lazy TLB. A CPU that runs a kernel thread on a borrowed address space is left
- * out unless page tables are freed, as native_flush_tlb_multi() leaves it out:
- * it clears is_lazy, then reads the generation before it goes back. If page
- * tables are freed, it is flushed without being told to leave: its CR3 still
- * points to the top level, which outlives the last borrower, and whose entries
- * for the freed tables were cleared before; what led past that was in its
- * paging-structure cache, and that is flushed.
+ * Lazy TLB. A lazy CPU runs a kernel thread on a borrowed address space. The caller leaves
+ * it out unless page tables are freed, as native_flush_tlb_multi() does: the CPU
+ * clears is_lazy, then reads the generation before it goes back. If page tables are
+ * freed, the host flushes the CPU, and nobody tells the CPU to leave the address space.
+ * Its CR3 still points to the top level, which outlives the last borrower. The entries of
+ * the top level for the freed tables were cleared before. What led past these entries was
+ * in the CPU's paging-structure cache, and the host flushes that cache.
  *
- * Freed page tables. The host is asked for a full flush: INVLPG empties the
- * paging-structure caches for every address, and Linux relies on that; a flush of
- * one address by its VPID or ASID only promises it for that address. Walkers
- * without a lock (gup_fast) hold freed tables off by having interrupts disabled,
- * which holds back an interrupt, but not the host: so page tables are freed by
- * RCU from the first one on, as with kvmtlb.
+ * Freed page tables. The guest asks the host for a full flush. INVLPG empties the
+ * paging-structure caches for every address, and Linux relies on that. A flush of one
+ * address by its VPID or ASID only promises it for that address. Walkers without a lock
+ * (gup_fast) hold freed tables off by having interrupts disabled. That holds back an
+ * interrupt, but not the host. So page tables are freed by RCU from the first one on, as
+ * with kvmtlb.
  *
- * Huge pages. The host is asked for a full flush as well: where it has no huge page
- * below the guest's, the TLB has pieces of it, and INVLPG for any address of the
- * page drops them all, while a flush of one address need not drop the others. Of
- * hugetlbfs's pages some are flushed as if they were small, by their first address
- * (huge_ptep_clear_flush()), so any page that could be one is taken for one.
+ * Huge pages. The guest asks the host for a full flush as well. Where the host has no huge
+ * page below the guest's, the TLB has pieces of the guest's page. INVLPG for any address of
+ * the page drops all pieces, while a flush of one address need not drop the others. Some
+ * callers flush a page of hugetlbfs as if it were small, by its first address
+ * (huge_ptep_clear_flush()). So any page that could be huge is taken for a huge page.
  *
  * Kernel addresses. flush_tlb_kernel_range() and flush_tlb_all() ask for a full
- * flush, global translations included. The host's flush spans all PCIDs, so that
- * invalidate_other is not needed. Flushes that come with other work for a CPU
- * (cpa_flush() of some pages, text_poke()) stay with interrupts, and so does that of vmalloc when
- * it puts a huge page in the place of a table (pud_free_pmd_page(), pmd_free_pte_page()), which
- * it frees at once: the interrupt waits for walkers that have interrupts disabled. Both say so,
- * by pvsync_flush_freed_table().
+ * flush, global translations included. The host's flush spans all PCIDs, so
+ * invalidate_other is not needed. Interrupts still make two kinds of flushes:
+ *
+ *  - Flushes that come with other work for a CPU (cpa_flush() of some pages, text_poke()).
+ *  - The flush of vmalloc when it puts a huge page in the place of a table
+ *    (pud_free_pmd_page(), pmd_free_pte_page()). vmalloc frees the table at once, and the
+ *    interrupt waits for walkers that have interrupts disabled. Both functions say so, by
+ *    pvsync_flush_freed_table().
+ *
  * KVM has no notes for kernel addresses: kvmtlb leaves them to interrupts.
  *
- * CPUs that come up have flushed all; CPUs that went down have left every address
+ * CPUs that come up have flushed all. CPUs that went down have left every address
  * space, and flushing them does no harm.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
@@ -121,7 +125,7 @@ static flush_fn stock_flush __ro_after_init;
 
 static enum pvsync_tlb_mechanism mechanism __read_mostly;
 
-/* What it is while the host flushes; stock if it did not at boot. */
+/* The mechanism while the host flushes; the stock one if the host did not offer it at boot. */
 static enum pvsync_tlb_mechanism mechanism_if_offered __ro_after_init;
 
 /* CPUs marked as preempted, for the duration of a flush by this one. */
@@ -130,7 +134,7 @@ static DEFINE_PER_CPU(struct cpumask, marked_cpus);
 /* CPUs that the host has not said to be past what it emulates, for the duration of a flush. */
 static DEFINE_PER_CPU(struct cpumask, awaited_cpus);
 
-/* The kernel's own flush of kernel addresses is under way on this CPU, and being timed. */
+/* This CPU is in the kernel's own flush of kernel addresses, and times it. */
 static DEFINE_PER_CPU(bool, stock_kernel_flush);
 
 /* This CPU flushes for a page table of kernel addresses that is freed at once. */
@@ -162,7 +166,7 @@ struct group {
 	struct cpumask	*awaited;
 };
 
-/* For a flush by this CPU, which stays here until it is over. */
+/* Context: a flush by this CPU, which the task does not leave before the flush is over. */
 static struct group tlb_empty_group(void)
 {
 	struct group group = { .awaited = this_cpu_ptr(&awaited_cpus) };
@@ -182,7 +186,7 @@ static void tlb_shootdown_refused(struct irq_work *work)
 
 static struct irq_work shootdown_refused_work = IRQ_WORK_INIT(tlb_shootdown_refused);
 
-/* A guest that was moved to a host without pvsync, or an admin's no. */
+/* The host has no pvsync, as after a migration, or refuses. */
 static void tlb_give_up(long answer)
 {
 	if (!tlb_by_hypercall(xchg(&mechanism, tlb_stock_mechanism())))
@@ -191,7 +195,7 @@ static void tlb_give_up(long answer)
 	irq_work_queue(&shootdown_refused_work);
 }
 
-/* Bits of more than one CPU may be one in the answer: all of them are awaited then. */
+/* One bit of the answer may stand for several CPUs: the caller awaits all of them then. */
 static void tlb_note_awaited(struct group *group, u64 answer)
 {
 	unsigned int n;
@@ -251,7 +255,7 @@ static void tlb_set_range(struct group *group,
 
 	if (info->end == TLB_FLUSH_ALL || info->freed_tables || info->stride_shift != PAGE_SHIFT)
 		return;
-	/* No pages would mean all of them to the host, which refuses that with an address. */
+	/* The host takes no pages for all pages, and refuses that with an address. */
 	if (info->end <= start)
 		return;
 	if (IS_ENABLED(CONFIG_HUGETLB_PAGE) && IS_ALIGNED(start, PMD_SIZE) &&
@@ -274,7 +278,7 @@ static bool tlb_shoot4u(const struct cpumask *cpumask, const struct flush_tlb_in
 
 	cpumask_clear(marked);
 	tlb_set_range(&group, info);
-	/* A batch may name CPUs that have gone since, and have no APIC ID any more. */
+		/* A batch may name CPUs that went down since, and have no APIC ID. */
 	for_each_cpu_and(cpu, cpumask, cpu_online_mask) {
 		if (cpu == me)
 			continue;
@@ -300,7 +304,7 @@ static bool tlb_shoot4u(const struct cpumask *cpumask, const struct flush_tlb_in
 	return true;
 }
 
-/* Return: who did it, which is the stock mechanism once the host has refused. */
+/* Return: the mechanism that flushed: the stock one once the host has refused. */
 static enum pvsync_tlb_mechanism tlb_flush_by_mechanism(enum pvsync_tlb_mechanism by,
 							const struct cpumask *cpumask,
 							const struct flush_tlb_info *info)
@@ -349,12 +353,12 @@ static void tlb_flush_kernel_here(unsigned long start, unsigned long end)
 	local_irq_restore(flags);
 }
 
-/* The host has flushed this CPU; it has come to take an interrupt in the guest. */
+/* The host has flushed this CPU. A CPU that takes this interrupt runs in the guest. */
 static void tlb_is_in_guest(void *unused)
 {
 }
 
-/* Whether the host did it. Context: preemption disabled, interrupts enabled. */
+/* Return: whether the host did it. Context: preemption disabled, interrupts enabled. */
 static bool tlb_shoot4u_kernel(unsigned long start, unsigned long end)
 {
 	struct group group = tlb_empty_group();
@@ -379,8 +383,8 @@ static bool tlb_shoot4u_kernel(unsigned long start, unsigned long end)
 }
 
 /*
- * By the host or, where it does not, by the kernel's own interrupts: that function asks
- * once more before it sends them, and is told to go on.
+ * The host flushes or, where it does not, the kernel's own interrupts. The kernel's function
+ * asks pvsync once more before it sends them, and pvsync tells it to go on.
  */
 static void tlb_flush_kernel_timed(unsigned long start, unsigned long end)
 {
@@ -403,7 +407,8 @@ static void tlb_flush_kernel_timed(unsigned long start, unsigned long end)
  * @start: first address
  * @end: end of the range, TLB_FLUSH_ALL for all
  *
- * Through the host, if that is the choice; and in any way while flushes are timed.
+ * The host flushes, if that is the choice. While flushes are timed, this function flushes
+ * in any case.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  *
@@ -428,7 +433,7 @@ bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end)
  * __pvsync_flush_freed_table - flush kernel addresses of all CPUs for a table that is freed
  * @addr: address that the table was for
  *
- * Left to the kernel's interrupts, which wait for walkers that have them disabled.
+ * Leaves the flush to interrupts, which wait for walkers that have interrupts disabled.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  */
@@ -447,7 +452,7 @@ void __pvsync_flush_freed_table(unsigned long addr)
  * @start: first address
  * @end: end of the range, TLB_FLUSH_ALL for all
  *
- * For a module that tests it; the kernel's own functions are not for modules.
+ * For a module that tests the flush: the kernel does not export its own functions.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  */
@@ -489,9 +494,9 @@ static void __init tlb_start_kvmtlb(void)
 }
 
 /*
- * Handled after the kernel has made its own choice, which follows the early
- * parameters, and before the alternatives turn it into a direct call; there is
- * one CPU. The last pvsync.tlb= counts.
+ * __setup() runs after the kernel's own choice, which follows the early parameters, and
+ * before the alternatives turn that choice into a direct call. There is one CPU. The last
+ * pvsync.tlb= counts.
  */
 static int __init tlb_parse_mechanism(char *arg)
 {
@@ -518,9 +523,9 @@ __setup("pvsync.tlb=", tlb_parse_mechanism);
 
 /**
  * pvsync_tlb_is_offered - the host offers to flush, or does not
- * @offered: whether it does now
+ * @offered: whether it does
  *
- * What it has refused by another answer than that it does not offer it, it would refuse again.
+ * A host that has refused with another answer than -KVM_ENOSYS would refuse again.
  *
  * Context: may sleep, boot is over.
  */

@@ -9,9 +9,9 @@
  * of the project.
  *
  * Hypercall numbers: KVM counts its own up from 1, and answers -KVM_ENOSYS to
- * all others; 'p' 'v' in the upper half is out of its way. A feature bit of
- * CPUID would be filtered out by a QEMU that does not know its name, a hypercall
- * that asks is not.
+ * all others; 'p' 'v' in the upper half is out of its way. A QEMU that does not
+ * know the name of a CPUID feature bit would filter the bit out. It does not
+ * filter a hypercall that asks.
  */
 #define PVSYNC_HC_FEATURES	0x70760000
 #define PVSYNC_HC_HELP		0x70760001
@@ -25,8 +25,8 @@
 #define PVSYNC_FEATURE_TLB	(1UL << 3)
 
 /*
- * Not to be used again: number 0x70760002 and feature 1, a flush whose caller was not told
- * of targets in the midst of an instruction that the host emulates.
+ * Do not use number 0x70760002 and feature 1 again. They were a flush whose caller did not
+ * learn of targets in the midst of an instruction that the host emulates.
  */
 
 /*
@@ -39,9 +39,10 @@
  * a3:     bits 12..63 the first page, bits 0..11 log2 of the size of the pages;
  *         0 for all translations
  *
- * The answer, if it is not negative: bit n mod PVSYNC_TLB_AWAIT_BITS for the target of bit n
- * if the host may be in the midst of an instruction of its, with addresses that it translated
- * before the call. The caller has to wait until such a target has run an instruction more.
+ * The answer, if it is not negative, has bit n mod PVSYNC_TLB_AWAIT_BITS for the target of
+ * bit n. The bit is set if the host may be in the midst of an instruction of the target, with
+ * addresses that it translated before the call. The caller has to wait until such a target
+ * has run an instruction more.
  */
 #define PVSYNC_TLB_TARGETS	128
 #define PVSYNC_TLB_AWAIT_BITS	63
@@ -53,18 +54,18 @@
  *
  * a0: the guest-physical address of its struct pvsync_ecs, which has the
  *     alignment of PVSYNC_ECS_SIZE, with the form of its claims in the low bits;
- *     0 to share nothing any more
+ *     0 to stop sharing
  *
  * and for PVSYNC_ECS_FREE only, 0 otherwise:
  *
  * a1: the guest-physical address of its preempt count, 4 bytes, laid out as the
  *     record says (struct pvsync_ecs_layout)
  * a2: the guest-physical address of its pointer to the running task, 8 bytes; 0
- *     if the next one cannot be told
+ *     if the guest cannot tell a3
  * a3: bits 30..63 the address at which the guest maps all of its memory, bits
  *     0..29 where a task has its nesting of RCU readers, 4 bytes, signed
  *
- * The host reads what is there, and writes to none of it. 2 is no form.
+ * The host reads the memory at these addresses, and does not write to it. 2 is no form.
  */
 #define PVSYNC_ECS_SIZE		128
 #define PVSYNC_ECS_COUNT	1
@@ -74,14 +75,14 @@
 #define PVSYNC_ECS_TASK_MASK	((1UL << 30) - 1)
 
 /*
- * Numbers of critical sections that a vCPU is in, four of 16 bits in a word; the
- * last of them has 15. Words that are not preemptable belong to the CPU, the
- * preemptable word to the task that runs on it.
+ * Numbers of critical sections that a vCPU is in, four fields of 16 bits in a word; the
+ * last field has 15 bits. Words that are not preemptable belong to the CPU. The preemptable
+ * word belongs to the task that runs on the CPU.
  *
- * With PVSYNC_ECS_COUNT, BORROWED is set and cleared by the host while the vCPU does not
- * run, and tells that it runs on borrowed time: when it has left its sections, it calls
- * PVSYNC_HC_GIVE_BACK. With PVSYNC_ECS_FREE the words say no more than SPINNER, and the
- * host does not write to them.
+ * With PVSYNC_ECS_COUNT, the host sets and clears BORROWED while the vCPU does not run. It
+ * tells the vCPU that it runs on borrowed time. A vCPU that has left its sections then calls
+ * PVSYNC_HC_GIVE_BACK. With PVSYNC_ECS_FREE the words say no more than SPINNER, and the host
+ * does not write to them.
  */
 #define PVSYNC_ECS_LOCK		(1ULL << 0)	/* spinlocks, write-locked rwlocks */
 #define PVSYNC_ECS_READ		(1ULL << 16)	/* read-locked rwlocks */
@@ -96,17 +97,17 @@
 #define PVSYNC_ECS_FIELD	0xffffULL
 #define PVSYNC_ECS_BORROWED	(1ULL << 63)
 
-/* Version of the layout below; a host refuses those that it does not know. */
+/* Version of the layout below; a host refuses versions that it does not know. */
 #define PVSYNC_ECS_LAYOUT	1
 
 /**
  * struct pvsync_ecs_layout - how the preempt count of a guest is laid out
  * @version: PVSYNC_ECS_LAYOUT
  * @interrupt: bits of the count, any of which is set while an interrupt is handled
- * @section: bits, any of which is set while the guest does not switch tasks; none of
- *	@interrupt's
- * @nesting: those of @section that a wait counts in
- * @wait: what a single wait adds to them, not 0
+ * @section: bits, any of which is set while the guest does not switch tasks; they
+ *	share none with @interrupt
+ * @nesting: the bits of @section that a wait counts in
+ * @wait: what a single wait adds to @nesting, not 0
  * @reserved: 0
  *
  * All other bits say nothing.
@@ -127,13 +128,12 @@ struct pvsync_ecs_layout {
  * @layout: of the preempt count, with PVSYNC_ECS_FREE only; read by the call that shares
  * @guest_reserved: 0
  * @preempted: the vCPU waits for a CPU of the host
- * @overcommitted: when the vCPU came to its CPU, something else waited for that
- * @borrowed: it runs on borrowed time, as the words say in their top bit
+ * @overcommitted: when the vCPU came to its CPU, something else waited for that CPU
+ * @borrowed: the vCPU runs on borrowed time, as the words say in their top bit
  * @host_reserved: 0
  *
- * The first half is written by the guest, the second half by the host when it
- * switches to the vCPU or away from it. All of it is a claim of one of them,
- * nothing more.
+ * The guest writes the first half. The host writes the second half when it switches to the
+ * vCPU or away from it. Each half is a claim of its writer, nothing more.
  */
 struct pvsync_ecs {
 	__u64	non_preemptable;

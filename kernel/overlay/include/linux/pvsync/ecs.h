@@ -3,8 +3,8 @@
 #define _LINUX_PVSYNC_ECS_H
 
 /*
- * Critical sections that the host is told of, the guest's side; what they are and
- * when which of this may be called is in kernel/pvsync/ecs.c. After S. Kashyap,
+ * Critical sections that the host is told of, the guest's side. kernel/pvsync/ecs.c says
+ * what they are, and when which of these functions may be called. After S. Kashyap,
  * C. Min and T. Kim, "Scaling Guest OS Critical Sections with eCS", USENIX
  * ATC 2018, sections 3.1 and 5.
  */
@@ -29,7 +29,7 @@ void __pvsync_ecs_reschedule(void);
 /**
  * pvsync_ecs_reschedule - this CPU is about to choose a task
  *
- * With pvsync.ecs=free, the time to give borrowed time back.
+ * With pvsync.ecs=free, the guest gives borrowed time back here.
  *
  * Context: __schedule(), before it has changed anything: preemption disabled,
  * interrupts enabled.
@@ -61,8 +61,8 @@ static __always_inline bool pvsync_ecs_telling(void)
 /**
  * pvsync_ecs_wait_begins - this CPU waits for others to answer its interrupts
  *
- * With either form. Until pvsync_ecs_wait_ends(), whatever is locked: it would keep
- * a CPU of the host that one of the others may need.
+ * Counts with either form. Until pvsync_ecs_wait_ends() this CPU is in no section, whatever
+ * it has locked: it would keep a CPU of the host that one of the others may need.
  *
  * Context: any, preemption disabled.
  */
@@ -73,7 +73,7 @@ static __always_inline void pvsync_ecs_wait_begins(void)
 }
 
 /**
- * pvsync_ecs_wait_ends - this CPU waits no more
+ * pvsync_ecs_wait_ends - the wait of this CPU is over
  *
  * Context: as pvsync_ecs_wait_begins().
  */
@@ -89,7 +89,7 @@ static __always_inline void pvsync_ecs_wait_ends(void)
  *
  * Context: any.
  *
- * Return: what the host last said; false if it is told nothing, with pvsync.ecs=off.
+ * Return: what the host said last; false with pvsync.ecs=off, as the host says nothing.
  */
 static inline bool is_vcpu_preempted(int cpu_id)
 {
@@ -98,11 +98,11 @@ static inline bool is_vcpu_preempted(int cpu_id)
 
 /**
  * is_pcpu_overcommitted - does something else want the host's CPU? (table 1)
- * @cpu_id: a CPU of this guest, that one of the host runs
+ * @cpu_id: a CPU of this guest that a CPU of the host runs
  *
  * Context: any.
  *
- * Return: as it was when the host last switched to @cpu_id; false as above.
+ * Return: as it was when the host last switched to @cpu_id; false with pvsync.ecs=off.
  */
 static inline bool is_pcpu_overcommitted(int cpu_id)
 {
@@ -132,9 +132,9 @@ void __pvsync_ecs_switch(struct task_struct *prev, struct task_struct *next);
  * @word: non_preemptable or preemptable, as in struct pvsync_ecs
  * @section: which, PVSYNC_ECS_*
  *
- * To be called after a lock is got, and paired with pvsync_ecs_leave() by the same
- * task, for a section that is not preemptable on the same CPU. One instruction, as
- * an interrupt may come next, or another CPU for the task.
+ * Call it after the lock is got. The same task calls pvsync_ecs_leave(), on the same CPU if
+ * the section is not preemptable. It is one instruction, as the next thing may be an
+ * interrupt, or another CPU for the task.
  *
  * Context: any, NMI included; preemption disabled if @word is non_preemptable.
  */
@@ -174,8 +174,8 @@ do {										\
 })
 
 /*
- * All registers are kept but the one for results, which PV_CALLEE_SAVE_REGS_THUNK()
- * does not save, so that code with a section in it need not make room.
+ * The thunk keeps all registers but the register of the result, which
+ * PV_CALLEE_SAVE_REGS_THUNK() does not save. So code with a section in it need not make room.
  */
 static __always_inline void __pvsync_ecs_left(void)
 {
@@ -188,8 +188,8 @@ static __always_inline void __pvsync_ecs_left(void)
  * @word: as pvsync_ecs_enter()
  * @section: as pvsync_ecs_enter()
  *
- * To be called after the lock is released: if it was the last section and the CPU
- * runs on borrowed time, the host gets that back here.
+ * Call it after the lock is released. If that was the last section and the CPU runs on
+ * borrowed time, the host gets the rest of the time back here.
  *
  * Context: as pvsync_ecs_enter().
  */
@@ -207,8 +207,8 @@ do {										\
  * @word: as pvsync_ecs_enter()
  * @section: PVSYNC_ECS_SPINNER or PVSYNC_ECS_WAITER
  *
- * As pvsync_ecs_leave(), but never gives back: who has waited has the lock, whose
- * section is just about to be entered, or goes to sleep.
+ * As pvsync_ecs_leave(), but never gives time back. A waiter whose wait has ended either has
+ * the lock, and enters its section next, or goes to sleep.
  *
  * Context: as pvsync_ecs_enter().
  */
@@ -219,8 +219,8 @@ do {										\
 } while (0)
 
 /**
- * pvsync_ecs_waits - wait for a lock that can be slept for, awake
- * @wait: an expression that does
+ * pvsync_ecs_waits - wait, awake, for a lock whose waiters may sleep
+ * @wait: an expression that waits
  *
  * Context: task.
  *
@@ -244,7 +244,7 @@ static __always_inline void __pvsync_ecs_mutex_unlocked(const bool *unused)
 /**
  * pvsync_ecs_leave_mutex_at_return - this function releases a mutex
  *
- * Calls pvsync_ecs_leave() wherever it returns. To be the first line.
+ * Calls pvsync_ecs_leave() wherever the function returns. Has to be its first line.
  */
 #define pvsync_ecs_leave_mutex_at_return()					\
 	const bool unused__ __cleanup(__pvsync_ecs_mutex_unlocked) __maybe_unused = true
@@ -281,7 +281,7 @@ static __always_inline void pvsync_ecs_switch(struct task_struct *prev,
 {
 }
 
-/* They leave nothing of their arguments: these are not known everywhere. */
+/* Macros that drop their arguments, which are not declared everywhere. */
 #define pvsync_ecs_enter(...)				do { } while (0)
 #define pvsync_ecs_enter_if(...)			do { } while (0)
 #define pvsync_ecs_entered(...)				true
@@ -296,11 +296,11 @@ static __always_inline void pvsync_ecs_switch(struct task_struct *prev,
 
 /**
  * activate_non_preemptable_ecs - a section of a driver's own begins (table 1)
- * @cpu_id: the CPU that this runs on; no other's record can be written to
+ * @cpu_id: the CPU that this runs on; no CPU can write to another one's record
  *
- * For work that others wait for and that holds none of the locks whose sections
- * the kernel announces by itself. Nothing but a no-op instruction unless
- * pvsync.ecs=count is given; with pvsync.ecs=free, disabled preemption says it.
+ * For work that others wait for and that holds none of the locks whose sections the kernel
+ * announces by itself. Without pvsync.ecs=count it is a no-op instruction. With
+ * pvsync.ecs=free, disabled preemption says the same.
  *
  * Context: any, preemption disabled until deactivate_non_preemptable_ecs().
  */
@@ -310,7 +310,7 @@ static inline void activate_non_preemptable_ecs(int cpu_id)
 }
 
 /**
- * deactivate_non_preemptable_ecs - it has ended (table 1)
+ * deactivate_non_preemptable_ecs - a section of a driver's own has ended (table 1)
  * @cpu_id: as activate_non_preemptable_ecs()
  *
  * Context: as activate_non_preemptable_ecs().
@@ -322,12 +322,12 @@ static inline void deactivate_non_preemptable_ecs(int cpu_id)
 
 /**
  * activate_preemptable_ecs - a section that may sleep begins (table 1)
- * @cpu_id: the CPU that this runs on. The section follows the task to others, so
- *	that it does not matter if it is another one by now
+ * @cpu_id: the CPU that this runs on; the task may be on another CPU by then, which does
+ *	not matter, as the section follows the task
  *
- * As activate_non_preemptable_ecs(). pvsync.ecs=free has nothing to say it.
+ * As activate_non_preemptable_ecs(). With pvsync.ecs=free, nothing tells such a section.
  *
- * Context: task; deactivate_preemptable_ecs() is called by the same one.
+ * Context: task; the same task calls deactivate_preemptable_ecs().
  */
 static inline void activate_preemptable_ecs(int cpu_id)
 {
@@ -335,7 +335,7 @@ static inline void activate_preemptable_ecs(int cpu_id)
 }
 
 /**
- * deactivate_preemptable_ecs - it has ended (table 1)
+ * deactivate_preemptable_ecs - a section that may sleep has ended (table 1)
  * @cpu_id: as activate_preemptable_ecs()
  *
  * Context: as activate_preemptable_ecs().
