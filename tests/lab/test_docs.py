@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.core import paths
+from tests.locks import check as locks
+from tests.policy import check as policy
 
 WIDTH = 100
 PAGES = sorted(
@@ -53,3 +55,41 @@ def test_every_link_leads_somewhere(page: str) -> None:
         assert there.exists(), f"{page}: {link}"
         if anchor and there.suffix == ".md":
             assert anchor in anchors(there.read_text()), f"{page}: {link}"
+
+
+PROGRAMS = {
+    "tests/locks": {name.partition("/")[2] for name in locks.programs()},
+    "tests/policy": {*policy.RUNNERS},
+}
+"""What their Makefiles build, by folder."""
+
+
+def mechanisms() -> Iterator[tuple[str, str, str]]:
+    """Name, hooks and test of each row of the kernel's map."""
+    text = (paths.KERNEL / "README.md").read_text().partition("\n## Mechanisms\n")[2]
+    for line in text.partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and cells[0] != "mechanism" and len(cells) == 6:
+            yield cells[0], cells[2], cells[5]
+
+
+def test_each_mechanism_names_its_patches() -> None:
+    """Both bases have each of them, and no patch is without a mechanism."""
+    named = {number for _, hooks, _ in mechanisms() for number in re.findall(r"\b\d{4}\b", hooks)}
+    for folder in (paths.KERNEL / "series", *paths.KERNEL.glob("bases/*/series")):
+        assert named == {patch.name[:4] for patch in folder.glob("*.patch")}, folder
+
+
+def test_each_mechanism_names_a_test_that_is_there() -> None:
+    rows = list(mechanisms())
+    assert len(rows) >= 26
+    for name, _, test in rows:
+        folder, _, programs = test.partition(": ")
+        known = PROGRAMS.get(folder.strip("`"))
+        if known is not None:
+            there = set(re.findall(r"`([\w-]+)`", programs))
+            assert there and there <= known, f"{name}: {test}"
+        else:
+            files = re.findall(r"`(tests/[\w/]+\.py)`", test)
+            assert files and all((paths.ROOT / file).is_file() for file in files), f"{name}: {test}"
+            assert test.startswith(("`", "in a boot: ")), f"{name}: {test}"
