@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The policy of T. Friebel and S. Biemueller, "How to Deal with Lock Holder
- * Preemption", Xen Summit 2008: siblings preempted in kernel mode first. Their order
- * is in <linux/pvsync/friebel.h>.
+ * Preemption", Xen Summit 2008. It prefers siblings preempted in kernel mode. The order
+ * of the siblings is in <linux/pvsync/friebel.h>.
  */
 #include "spin.h"
 
@@ -30,7 +30,7 @@ static struct kvm_vcpu *friebel_look_at_all(struct kvm_vcpu *me, struct pvsync_f
 }
 
 /**
- * pvsync_friebel_pick - a sibling that waits for a CPU, those in kernel mode first
+ * pvsync_friebel_pick - a sibling that waits for a CPU, one in kernel mode if possible
  * @me: the vCPU that spins
  * @search: see pvsync_pick_fn
  *

@@ -5,11 +5,12 @@
  * Handling Spin-lock Synchronization on Virtualized Platforms", IEEE TPDS 28(7), 2017,
  * sections 3.2, 3.3 and 4.4; the lists and orders are in <linux/pvsync/hvs.h>.
  *
- * The lists are kept where vCPUs lose and get their CPUs, for VMs that use them: that is one
- * step on a word of the vCPU's own, with no lock. Who chooses looks at all vCPUs of the VM.
+ * vCPUs join and leave the lists where they lose and get their CPUs, in VMs that use lists.
+ * Either is one step on a word of the vCPU's own, with no lock. A vCPU that chooses looks at
+ * all vCPUs of the VM.
  *
- * On the lists are vCPUs that were preempted, as in the paper. One that had halted
- * and was woken is not, until it has run.
+ * As in the paper, the lists have the vCPUs that were preempted. A vCPU that had halted and
+ * was woken is on no list until it has run.
  */
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
@@ -32,7 +33,7 @@ static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_L == PVSYNC_CANDIDATE_CPTH_L);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CCH == PVSYNC_CANDIDATE_CCH);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 
-/* Looks at all vCPUs of a VM, at most, as long as others change whom a search is to choose. */
+/* Most looks at all vCPUs of a VM, while others change which vCPU a search is to choose. */
 #define MAX_LOOKS	4
 
 static struct pvsync_first hvs_look_at_all(struct kvm_vcpu *me, enum pvsync_order order,
@@ -52,8 +53,8 @@ static struct pvsync_first hvs_look_at_all(struct kvm_vcpu *me, enum pvsync_orde
 }
 
 /*
- * Each look that is in vain is one in which another vCPU has chosen, or the one to be chosen
- * has got a CPU.
+ * A look is in vain if another vCPU has chosen the same vCPU meanwhile, or if that vCPU has got
+ * a CPU.
  */
 static struct pvsync_first hvs_choose_vcpu(struct kvm_vcpu *me,
 					   enum pvsync_order order,
@@ -73,7 +74,7 @@ static struct pvsync_first hvs_choose_vcpu(struct kvm_vcpu *me,
 /**
  * pvsync_hvs_pick - the vCPU that a policy with lists puts first
  * @me: the vCPU that spins
- * @search: see pvsync_pick_fn; remembers whom it has chosen, their places the rest
+ * @search: see pvsync_pick_fn; remembers vCPUs that it has chosen; their places tell the rest
  *
  * Return: as pvsync_pick_fn.
  */
@@ -103,21 +104,21 @@ void pvsync_hvs_load(struct kvm_vcpu *vcpu)
 	pvsync_leave(&vcpu->arch.pvsync.waiter);
 }
 
-/* Whether it would only go to sleep. */
+/* Whether a vCPU with a CPU would only go to sleep. */
 static bool hvs_is_halted(struct kvm_vcpu *vcpu)
 {
 	return vcpu->arch.mp_state != KVM_MP_STATE_RUNNABLE || kvm_vcpu_is_blocking(vcpu);
 }
 
 /*
- * A vCPU whose guest gives its CPU to another one, by KVM's own hypercalls or Hyper-V's,
- * has sent that one an interrupt and waits for what comes of it, or spins for a lock. It
- * waits no less than one that a pause filter tells of.
+ * A guest may give a vCPU's CPU to another vCPU, by hypercalls of KVM or Hyper-V. The vCPU has
+ * sent the other one an interrupt and waits for its effect, or it spins for a lock. So it
+ * waits as much as a vCPU that a pause filter reports.
  */
 static enum pvsync_list_of hvs_list_for(struct kvm_vcpu *vcpu,
 					enum pvsync_counter where, int policy)
 {
-	/* A spinner that its time ended before the window did; its guest says so. */
+	/* A spinner whose time slice ended before its window; its guest says that it waits. */
 	bool waiter = where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck;
 
 	return pvsync_list_for(policy - PVSYNC_CANDIDATE_HVS, vcpu->arch.pvsync.spinning,

@@ -21,16 +21,17 @@ static unsigned long hypercall_features(struct kvm_vcpu *vcpu)
 
 /**
  * pvsync_hypercall - a hypercall that KVM does not know
- * @vcpu: who makes it, in kernel mode
+ * @vcpu: the vCPU that makes it, in kernel mode
  * @nr: its number
  * @a0: its first argument
  * @a1: its second argument
  * @a2: its third argument
  * @a3: its fourth argument
  *
- * Where the host's admin has switched them off, a guest's call with its record at
- * least ends what it shared before: it may be the call that takes it back, and the
- * memory another kernel's soon. Until then it may have borrowed time, and gives it back.
+ * An admin of the host may have switched the hypercalls off. A guest's call with its record
+ * ends what it shared before all the same. It may be the call that takes the record back, and
+ * the memory may soon be another kernel's. Until then the guest may have borrowed time, so it
+ * can give time back.
  *
  * Context: thread of @vcpu, may sleep.
  *

@@ -3,11 +3,11 @@
  * Which vCPUs that lose their CPU are marked as preempted in the steal time record of
  * their guest (pvsync.mark).
  *
- * A guest that finds the mark does not wait for the vCPU: its spinning waiters go to sleep
- * or yield, and a flush of translations is left to be done before the vCPU's next entry. KVM
- * sets it only if the vCPU left the guest by an interrupt of the host. With an instruction
- * half emulated, the emulator may have looked up an address of the guest's that is unmapped
- * then, and whoever unmaps it would free the page without waiting:
+ * A guest that finds the mark does not wait for the vCPU. Its spinning waiters go to sleep
+ * or yield, and it leaves a flush of translations to the vCPU's next entry. KVM sets the mark
+ * only if the vCPU left the guest by an interrupt of the host. Otherwise the emulator may be
+ * in the midst of an instruction, with an address of the guest looked up. A vCPU that unmaps
+ * this address would free the page without waiting:
  *
  *	thread of the vCPU, emulating		vCPU that unmaps
  *	-----------------------------		----------------
@@ -18,42 +18,43 @@
  *						free the page
  *	goes on, writes to the page
  *
- * All other vCPUs go without a mark, and seem to run: others spin on for their locks, and
- * send them shootdowns that they wait for until their next turn. So this is about exits
- * that are handled without the emulator.
+ * A preempted vCPU without a mark seems to run. Other vCPUs spin on for its locks. They send
+ * it shootdowns, and wait for these until its next turn. So pvsync.mark also marks vCPUs
+ * after exits that KVM handles without the emulator.
  *
- * yield: vCPUs that yield. A yield comes from a PAUSE that is intercepted, or from a
- * hypercall that says that the vCPU waits, KVM's, pvsync's, Hyper-V's or Xen's. What these
- * leave to be done is a result in a register and the instruction pointer, or an exit for a
+ * yield: This value marks vCPUs that yield. A yield comes from an intercepted PAUSE, or from
+ * a hypercall of KVM, pvsync, Hyper-V or Xen that says that the vCPU waits. After either, KVM
+ * has only to set a result in a register and the instruction pointer, or to exit for a
  * debugger.
  *
- * exit: these, and vCPUs that are preempted after an exit of mark_harmless_exit(), which says why.
- * The last exit is all that has to be looked at. What is done in a vCPU's thread from one
- * exit to the next entry is to handle this exit, to finish it after one to user mode, and to
- * get ready for the entry, which takes the guest's physical addresses only: records, pages
- * of roots, SMRAM, but for one thing: the interrupts of real mode are emulated, and a
- * hypervisor in the guest has its own. Those are left out.
+ * exit: This value also marks vCPUs that are preempted after an exit that
+ * mark_harmless_exit() accepts. It looks at the last exit alone. From one exit to the next
+ * entry, a vCPU's thread handles this exit, finishes it after an exit to user mode, and
+ * prepares the entry. The preparation takes physical addresses of the guest: of records,
+ * pages of roots, SMRAM. There is one exception: KVM emulates the interrupts of real mode,
+ * and a hypervisor in the guest has interrupts of its own. mark_get_exit() leaves out both.
  *
- * What KVM is told, by at_instruction_boundary, is true of this switch alone, and is taken back
- * when the thread runs again (pvsync_unmark()): KVM itself does so at the begin of the next
- * round from entry to exit only. A thread that is preempted on the way into the guest is past
- * that, and what its vCPU leaves the guest for next may have to be emulated.
+ * at_instruction_boundary tells KVM about this switch alone. pvsync_unmark() clears it when
+ * the thread runs again, as KVM clears it only at the begin of the next round from entry to
+ * exit. A thread that is preempted on the way into the guest is past that point, and KVM may
+ * have to emulate the vCPU's next exit.
  *
- * The mark itself is written by KVM, which has it written after interrupts only, so never
- * in the midst of two things that it does later:
+ * KVM writes the mark itself. Stock KVM writes it after interrupts only, so never in the
+ * midst of two things that it does later:
  *
- *  - It takes the mark away on the way into the guest, and looks up anew where the record
- *    is if the guest's memory has changed. Half looked up, it may be elsewhere: see
- *    mark_record_is_found().
- *  - It notes written pages in the vCPU's ring, if the monitor wants that. Only one at a time
- *    can be noted, and handling an exit may write. So VMs with rings have no such marks.
+ *  - KVM takes the mark away on the way into the guest. If the guest's memory has changed,
+ *    KVM looks up the record anew. With the look-up half done, the record's address may be
+ *    wrong: see mark_record_is_found().
+ *  - KVM notes written pages in the vCPU's ring, if the monitor wants that. It can note only
+ *    one page at a time, and handling an exit may write. So VMs with rings have no such marks.
  *
- * And it must be taken away before the vCPU goes on, as others leave flushes to it: not with
- * a record that the guest has just disowned, MSR_KVM_STEAL_TIME being written. Nor is a vCPU
- * that halts marked: it is not preempted but idle, and the guest's scheduler should know.
- * With the local APIC in user mode KVM does not know that, and without a processor that says
- * how long an instruction is (which KVM has written down only where guests may nest) it
- * can be preempted between the exit and its halt.
+ * KVM must take the mark away before the vCPU goes on, as others leave flushes to the vCPU.
+ * It cannot do so in a record that the guest has just disowned by a write to
+ * MSR_KVM_STEAL_TIME, so no mark follows such an exit. A vCPU that halts has no mark either:
+ * it is idle, not preempted, and the guest's scheduler should know. With the local APIC in
+ * user mode KVM does not know that a vCPU halts. SVM may also not say how long an instruction
+ * is, or KVM may not record it, as it does only where guests may nest. Then the thread can be
+ * preempted between the exit and its halt.
  */
 #include <linux/kvm_host.h>
 
@@ -71,17 +72,18 @@
 #include "regs.h"
 #include "spin.h"
 
-/* Of an access to an MSR. */
+/* Whether an exit for an access to an MSR is about the MSR with the record's address. */
 static bool mark_moves_record(struct kvm_vcpu *vcpu)
 {
 	return (u32)kvm_rcx_read(vcpu) == MSR_KVM_STEAL_TIME;
 }
 
 /*
- * Registers in, registers out: MSRs, of which those that tell KVM where something is have
- * physical addresses; CPUID; pausing, and halting where KVM knows of it at once. A hypercall
- * has physical addresses, too; Xen's do not, but VMs with these have another record, which is
- * not marked. Nothing to do: interrupts, windows for them.
+ * Accesses to MSRs, CPUID, PAUSE and HLT take registers and give registers. An MSR that tells
+ * KVM where something is holds a physical address. HLT counts only where KVM knows of the halt
+ * at once. Hypercalls have physical addresses, too. Those of Xen have others, but a VM with Xen
+ * hypercalls has another record, which KVM does not mark. For interrupts and interrupt windows
+ * there is nothing to handle.
  */
 static bool mark_harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 {
@@ -122,16 +124,16 @@ static bool mark_harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 }
 
 /*
- * Whether all that KVM knows of the steal time record is of the same memory, and of what
- * the guest has now. kvm_gfn_to_hva_cache_init() stores one after the other, and this thread
- * may be preempted in between:
+ * Whether all that KVM knows of the steal time record is about the same memory, and about the
+ * memory that the guest has at this moment. kvm_gfn_to_hva_cache_init() stores one field after
+ * the other, and this thread may be preempted in between:
  *
  *	generation	new	new	new
  *	memslot		old	new	new
  *	hva		old	old	new, of the page, then of the record in it
  *
- * The generation is what KVM compares. If memory changes after this, that is not the same
- * any more when KVM compares it, and nothing is written.
+ * KVM compares the generation. If memory changes after this check, the generation differs
+ * when KVM compares it, and KVM writes nothing.
  */
 static bool mark_record_is_found(struct kvm_vcpu *vcpu)
 {
@@ -146,7 +148,7 @@ static bool mark_record_is_found(struct kvm_vcpu *vcpu)
 	return found;
 }
 
-/* The reason of the last exit, if that is all that has to be looked at. */
+/* The reason of the last exit. Return: whether the last exit alone decides. */
 static bool mark_get_exit(struct kvm_vcpu *vcpu, u32 *reason)
 {
 	if (is_guest_mode(vcpu) || !is_protmode(vcpu))
@@ -172,9 +174,9 @@ static bool mark_harmless_exit(struct kvm_vcpu *vcpu)
 }
 
 /*
- * Where the processor does not say how long an instruction is, it is read once more when it
- * is over. Where a kernel runs, its text stays; a page of user space may go between the look
- * at the page tables and the read, if the flush is not waited for.
+ * Where the processor does not say how long an instruction is, KVM reads the instruction once
+ * more at its end. A kernel's text stays. A page of user space may go between the look at the
+ * page tables and the read, if the guest does not wait for the flush.
  */
 static bool mark_length_is_certain(struct kvm_vcpu *vcpu)
 {
@@ -187,8 +189,9 @@ static bool mark_length_is_certain(struct kvm_vcpu *vcpu)
  * @vcpu: the vCPU
  *
  * If so, nothing that its thread does until the next exit uses an address of the guest's page
- * tables. The list is that of the marks, whatever pvsync.mark is. Xen's hypercalls do have
- * such addresses; a VM that makes these does not come to those of pvsync, who asks.
+ * tables. The list of exits is the one of the marks, whatever pvsync.mark is. Xen's hypercalls
+ * do have such addresses. A VM that makes these cannot make pvsync's, and only pvsync's
+ * shootdowns ask this question.
  *
  * Context: thread of @vcpu, any.
  */
@@ -212,7 +215,7 @@ static bool mark_is_possible(struct kvm_vcpu *vcpu)
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 
-/* Accesses to memory or ports, which are emulated. */
+/* Whether an exit is for an access to memory or to a port, which KVM emulates. */
 static bool mark_is_access(u32 reason)
 {
 	if (boot_cpu_has(X86_FEATURE_SVM))
@@ -221,7 +224,7 @@ static bool mark_is_access(u32 reason)
 	       reason == EXIT_REASON_IO_INSTRUCTION;
 }
 
-/* Warn if KVM takes it for one between two instructions after such an exit. */
+/* Warn if KVM takes the vCPU to be between two instructions after such an exit. */
 static void mark_assert_not_emulated(struct kvm_vcpu *vcpu)
 {
 	u32 reason;
@@ -243,7 +246,7 @@ static void mark_assert_not_emulated(struct kvm_vcpu *vcpu) { }
  * pvsync_mark - a vCPU that is preempted, or yields, loses its CPU: is its guest told?
  * @vcpu: the vCPU
  *
- * If so, says to KVM that it is between two instructions.
+ * If so, this tells KVM that the vCPU is between two instructions.
  *
  * Context: thread of @vcpu, preemption disabled, before KVM marks it or not and before
  * the vendor's part lets go of it.
@@ -268,8 +271,8 @@ bool pvsync_mark(struct kvm_vcpu *vcpu)
  * pvsync_unmark - a vCPU's thread runs again: what was said of its switch is over
  * @vcpu: the vCPU
  *
- * The guest's record says that it is preempted until KVM takes that away, on the way into
- * the guest; flushes that were left to the vCPU are done then.
+ * The guest's record says that the vCPU is preempted until KVM takes the mark away, on the
+ * way into the guest. KVM does the flushes that were left to the vCPU at that point.
  *
  * Context: thread of @vcpu, preemption disabled.
  */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is read of a guest's registers where its vCPU's thread is preempted. All such reads
- * of pvsync are here.
+ * Reads of a guest's registers where its vCPU's thread is preempted. All such reads of pvsync
+ * are in this file.
  *
- * On VMX KVM keeps what it has read of a VMCS: vcpu->arch.regs_avail says which registers it
- * has, and a bitmask of its own which fields of segments. A thread that is preempted may be
- * in the midst of changing these. What is read there must not be kept:
+ * On VMX, KVM keeps what it has read of a VMCS. vcpu->arch.regs_avail says which registers KVM
+ * has, and another bitmask says which fields of segments. A thread that is preempted may be in
+ * the midst of changing these. KVM must not keep what pvsync reads at that point:
  *
  *	thread of the vCPU		preempted there
  *	------------------		---------------
@@ -18,27 +18,27 @@
  *	...
  *	[L] SS as it is kept, the old one, until the guest has run
  *
- * So availability is put back as it was. These are registers that are kept only as a copy of
- * the VMCS: one that is not available any more is read once more, which is never wrong.
+ * So pvsync puts availability back as it was. KVM keeps these registers only as a copy of the
+ * VMCS. If one is not available, KVM reads it from the VMCS, which is never wrong.
  *
  *	segments	Unavailable before the read, and after it. Before, so that the
  *			read is of the VMCS: test_set notes a field before it is there. After,
  *			as the bitmask has the field that was read: with the next use of any
- *			segment KVM clears it, as it does after the guest has run. Who was
+ *			segment KVM clears it, as it does after the guest has run. A thread
  *			preempted within such a use has its field in the bitmask already, or
  *			will have, and reads the VMCS or what has just been read of it.
  *	flags		As they were. While they are available nothing is written: KVM may
  *			have a new value that is not in the VMCS yet. While they are not,
  *			what was read is not used again.
- *	exit		As it was. Its reason is kept at each exit; the other words, which are
- *			not wanted, do not change until the next one.
+ *	exit		As it was. KVM keeps the reason at each exit. The other words, which
+ *			pvsync does not want, do not change until the next exit.
  *
- * regs_avail is written by this thread alone, by single instructions or as a whole, so that a
- * thread that is preempted before or after any of them goes on with its own.
+ * This thread alone writes regs_avail, by single instructions or as a whole. So a thread that
+ * is preempted before or after any of these writes goes on with its own value.
  *
- * What is read may be of either side of a change: the old SS with a new base, flags of the
- * exit before, or those of a guest's guest while KVM enters or leaves it. It is never more
- * than this:
+ * A read may see either side of a change. It may see the old SS with a new base, or flags of
+ * the exit before. While KVM enters or leaves a guest's guest, it may see that guest's flags.
+ * A wrong value has only these effects:
  *
  *	pvsync_in_kernel()		what a vCPU is taken to do, so that it is counted as
  *					something else once, or is lent the time that its
@@ -49,7 +49,7 @@
  *					this is about write no segment
  *	pvsync_exit_reason()		kept at the exit, before the thread can be preempted
  *
- * SVM keeps no copy of any of it: the VMCB is memory.
+ * SVM keeps no copy of these registers: the VMCB is memory.
  *
  * Control registers need none of this: CR0.PE, CR0.PG and CR4.PCIDE are never the guest's own
  * (KVM_POSSIBLE_CR0_GUEST_BITS, _CR4_), so KVM has them at hand.

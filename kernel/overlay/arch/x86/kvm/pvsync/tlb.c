@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * TLB shootdown by the host: a guest names vCPUs and addresses in one hypercall,
- * and the host sees to it that none of them uses an old translation from then
- * on. After J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4.
+ * TLB shootdown by the host. A guest names vCPUs and addresses in one hypercall,
+ * and the host sees to it that none of these vCPUs uses an old translation from
+ * then on. After J. Ouyang, J. R. Lange and H. Zheng, "Shoot4U", VEE 2016, section 4.
  *
  * The paper sends an interrupt to the CPU of each target, whose handler
- * invalidates, and waits for all handlers. Here the handler does nothing: what
- * is to be flushed is noted with the target, the interrupt only drives it out of
- * the guest, and it flushes on its own way back in. The caller has less to wait
- * for, targets that do not run cost no interrupt, and requests of several
- * callers become one flush.
+ * invalidates, and waits for all handlers. Here the handler does nothing. The
+ * caller notes with the target what to flush, the interrupt only drives the target
+ * out of the guest, and the target flushes on its own way back in. The caller has
+ * less to wait for, and targets that do not run cost no interrupt. Requests of
+ * several callers become one flush.
  *
  * Why no target uses an old translation once the hypercall has returned:
  *
@@ -29,26 +29,27 @@
  * Interrupts are off on the target's CPU from before its store to mode until
  * after (4). If the target's (2) does not see the bit, the caller sees a mode
  * other than OUTSIDE_GUEST_MODE, as both have a barrier between their store and
- * their load; the interrupt is not taken before (4), and the next entry goes
- * through (1). If the caller sees OUTSIDE_GUEST_MODE, either (4) has passed or
- * the next (2) sees the bit. The list is filled before the bit is set and
- * emptied after it is cleared, so a target that finds its list empty has been
- * flushed by the entry that emptied it.
+ * their load. The target's CPU does not take the interrupt before (4), and the next
+ * entry goes through (1). If the caller sees OUTSIDE_GUEST_MODE, either (4) has
+ * passed or the next (2) sees the bit. The caller fills the list before it sets the
+ * bit. The target empties the list after it clears the bit. So a target that finds
+ * its list empty has been flushed by the entry that emptied it.
  *
  * A target whose thread is preempted, sleeps or is in user mode is outside of
- * the guest, and has no interrupt sent: the caller never waits for a scheduler.
+ * the guest, and the caller sends it no interrupt. So the caller never waits for a
+ * scheduler.
  *
- * If the thread moves to another CPU and enters the guest there, KVM gives it a
- * new address space identifier or flushes all, so what it has left in the TLB of
- * the former CPU is never used again. But on AMD processors KVM notices a move at
- * the entry only: a thread that flushes elsewhere and comes back before it enters
- * would meet its old translations. So single addresses are flushed with
- * preemption disabled, on the CPU where the vCPU was last in the guest, and
- * everything is flushed if that is not this one; a flush of everything is noted
- * in the vCPU's control block and done by the entry itself, wherever that is.
+ * If the thread moves to another CPU and enters the guest there, KVM gives the vCPU
+ * a new address space identifier or flushes all. So nothing uses the translations
+ * that the vCPU left in the TLB of the first CPU. But on AMD processors KVM notices a
+ * move at the entry only. A thread that flushes elsewhere and comes back before it
+ * enters would meet its old translations. So the thread flushes single addresses with
+ * preemption disabled, and only on the CPU where the vCPU was last in the guest. On
+ * any other CPU it flushes everything. On AMD processors the vCPU's control block
+ * takes a note of such a flush, and the entry itself does it, on whatever CPU.
  *
- * Instructions that the host emulates. The target's thread may have translated an
- * address, or keep the one that an exit came with, and use it after the call:
+ * The host emulates some instructions. The target's thread may have translated an
+ * address, or keep the address that an exit came with, and use it after the call:
  *
  *	caller					target's thread, emulating
  *	------					--------------------------
@@ -58,21 +59,21 @@
  *	[guest] frees the page
  *						writes to the page
  *
- * No flush helps, and to wait would be to wait for the scheduler here. So the
- * answer says which targets are not known to be past that, and the guest sends those
- * an interrupt and waits until they have taken it, which they do in the guest. A
- * target is known to be past it if, after its request was made and the interrupts
- * were taken, one of these is seen:
+ * No flush helps, and a caller that waited here would wait for the scheduler. So the
+ * answer says which targets are not known to be past such an emulation. The guest sends
+ * these an interrupt and waits until they have taken it, which they do in the guest. The
+ * caller makes the request and waits until the interrupts are taken. Then it knows that a
+ * target is past the emulation if it sees one of these:
  *
- * - it has come to serve the request (done): it was on its way into the guest, and
- *   whatever it emulated before is over;
- * - its last exit is one of those that are handled in registers and physical memory
- *   (settled): mark.c has the list, and says why. Only its own thread knows that. It
- *   says so when it leaves the guest with a request to serve, when it loses its CPU, and
- *   when it makes such a hypercall itself;
- * - its last exit was for an interrupt of the host (at_instruction_boundary), by KVM's own
- *   account, which its flush of preempted vCPUs rests on;
- * - it has halted, which is the end of an instruction.
+ * - The target has come to serve the request (done). It was on its way into the guest,
+ *   and whatever it emulated before is over.
+ * - KVM handles the target's last exit in registers and physical memory (settled). mark.c
+ *   has the list of such exits, and says why. Only the target's own thread knows its last
+ *   exit. The thread tells it when it leaves the guest with a request to serve, when it
+ *   loses its CPU, and when it makes a shootdown hypercall itself.
+ * - The target's last exit was for an interrupt of the host (at_instruction_boundary), by
+ *   KVM's own account. KVM's flush of preempted vCPUs rests on the same account.
+ * - The target has halted, which is the end of an instruction.
  *
  *	caller, shootdown()			target's thread
  *	-------------------			---------------
@@ -85,42 +86,42 @@
  *	      MB				      interrupts on
  *	[L]   settled				[L]   entry of the page table, emulating
  *
- * settled, like the boundary and the halt, is taken back before the vCPU enters the
- * guest or, at the latest, before anybody sees it outside again. If the caller's load
- * still finds true, it is that of an exit of this kind after all that was emulated before;
- * and there is MB, and the look at requests, between it and what is emulated next: that
- * finds the new entry, and no exit comes with an address of the old one. If the vCPU
- * was in the guest when the caller looked at its mode, what it left the guest with is
- * known when the interrupt is taken: an exit that came just before, with an address from
- * the old translation, is not settled.
+ * The target's thread takes settled, the boundary and the halt back before the vCPU
+ * enters the guest or, at the latest, before anybody sees the vCPU outside again. If the
+ * caller's load finds true, the thread stored it for an exit of this kind, after all
+ * that it emulated before. MB and the look at requests come between this store and the
+ * next emulation. So that emulation finds the new entry, and no exit comes with an
+ * address from the old one. The vCPU may have been in the guest when the caller looked at
+ * its mode. Then its next exit is known when the interrupt is taken: an exit that came
+ * just before, with an address from the old translation, is not settled.
  *
- * done is set under the lock, and released; the caller acquires it. What was asked for
- * before is below it, what comes later above.
+ * The target stores done under the lock, with release, and the caller loads it with
+ * acquire. Requests from before have numbers up to done, later ones have numbers above.
  *
- * What is flushed. By address only if no more than MAX_PAGES are asked for
- * until the target enters, the bound up to which Linux prefers single pages for
- * itself (tlb_single_page_flush_ceiling): INVVPID and INVLPGA cost about what
- * INVLPG does, and what a full flush costs the guest is to load its translations
- * again through two dimensions of page tables. Never by address:
+ * A target flushes by address only if callers ask for no more than MAX_PAGES until it
+ * enters. Up to this bound Linux prefers single pages for itself
+ * (tlb_single_page_flush_ceiling). INVVPID and INVLPGA cost about what INVLPG does. After
+ * a full flush the guest has to load its translations again through two dimensions of
+ * page tables. A target never flushes by address in these cases:
  *
- * - huge pages: what the TLB has of one that the host maps by smaller ones is in
- *   pieces. INVLPG drops them all for any of their addresses; INVVPID and INVLPGA do
- *   not say so;
- * - where a vCPU runs a guest of its own: the translations meant are those of
- *   the outer one, which its address space identifier may not show now;
- * - on AMD processors if the guest uses PCIDs. Its kernel expects the address to
- *   go from all of them: it relies on that while it switches address spaces.
- *   INVVPID says that it does that; INVLPGA does not say so.
+ * - Huge pages: if the host maps one by smaller pages, the TLB has it in pieces. INVLPG
+ *   drops all pieces for any of their addresses. The manuals do not say so of INVVPID and
+ *   INVLPGA.
+ * - A vCPU that runs a guest of its own: the caller means translations of the outer guest.
+ *   The vCPU's address space identifier may be another one at this time.
+ * - AMD processors, if the guest uses PCIDs: its kernel expects the address to go from all
+ *   PCIDs, and relies on that while it switches address spaces. The manuals say so of
+ *   INVVPID, but not of INVLPGA.
  *
- * A guest asks for all when it has freed page tables, as flushing one address by
- * its identifier need not drop the upper levels for others, which INVLPG does.
+ * A guest asks for all when it has freed page tables. A flush of one address by its
+ * identifier need not drop the upper levels for other addresses, as INVLPG does.
  *
- * The guest is not trusted. It names at most PVSYNC_TLB_TARGETS vCPUs of its own
- * VM, in registers; one unknown name and nothing is done. While KVM has no map of
- * the names, all vCPUs of the VM flush everything. Nothing is allocated, every
- * loop has a constant bound, no lock is held while waiting. What a flood
- * of requests costs others is an interrupt on CPUs that run this VM's vCPUs in
- * guest mode, as with interrupts between its vCPUs.
+ * The host does not trust the guest. The guest names at most PVSYNC_TLB_TARGETS vCPUs
+ * of its own VM, in registers. If one name is unknown, the host does nothing. While KVM
+ * has no map of the names, all vCPUs of the VM flush everything. The host allocates
+ * nothing, every loop has a constant bound, and the caller holds no lock while it waits.
+ * A flood of requests costs others an interrupt on CPUs that run this VM's vCPUs in guest
+ * mode, as interrupts between its vCPUs do.
  */
 #include <linux/bitmap.h>
 #include <linux/kvm_host.h>
@@ -148,13 +149,13 @@
 /**
  * struct shootdown - one hypercall
  * @range: what to flush; no pages for all
- * @named: whose translations, as the guest has said
- * @everybody: those of all vCPUs, as KVM has no map of APIC IDs
- * @targets: whose translations, by index of the vCPU
- * @index: of the vCPU, for each bit in @named, unless it is everybody
+ * @named: vCPUs to flush, as the guest has named them
+ * @everybody: all vCPUs flush, as KVM has no map of APIC IDs
+ * @targets: vCPUs to flush, by index of the vCPU
+ * @index: index of the vCPU for each bit in @named, unless @everybody is set
  * @asked: sequence number of the request for each of the first bits in @targets;
- *	there are more of these only if it is everybody
- * @awaited: how many of the named have to be awaited by the guest
+ *	@targets has more bits only if @everybody is set
+ * @awaited: how many of the named vCPUs the guest has to await
  */
 struct shootdown {
 	struct pvsync_tlb_range	range;
@@ -170,9 +171,9 @@ struct shootdown {
  * pvsync_tlb_offered - whether a guest may have its translations flushed
  * @vcpu: one of its vCPUs
  *
- * Not with shadow paging, where a flush has to bring KVM's page tables up to
- * date as well, not without the interrupt controllers that name the vCPUs, and
- * not out of code of 32 bits, which would get half of the answer.
+ * The host does not offer it with shadow paging, where a flush has to bring KVM's page
+ * tables up to date as well. It needs the interrupt controllers that name the vCPUs.
+ * Code of 32 bits would get half of the answer, and is not offered it either.
  *
  * Context: thread of @vcpu.
  */
@@ -182,7 +183,7 @@ bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 	       is_64_bit_hypercall(vcpu);
 }
 
-/* With the lock held. */
+/* Context: tlb_lock() is held. */
 static void tlb_note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
 {
 	tlb->asked++;
@@ -192,7 +193,7 @@ static void tlb_note_asked(struct shootdown *shot, unsigned int n, struct pvsync
 
 #ifdef CONFIG_PVSYNC_DEBUG_TLB
 
-/* What returns while nothing is asserted must not fail an assertion later. */
+/* A request that returns while nothing is asserted must not fail an assertion later. */
 static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot)
 {
 	unsigned int n = 0;
@@ -218,8 +219,8 @@ static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot)
  * @vcpu: the vCPU, just out of the guest, still IN_GUEST_MODE
  *
  * A request that came while the vCPU ran cannot have returned yet, as the caller
- * waits for an interrupt that this CPU does not take before this. So if a
- * request has returned that is not done, the vCPU has run past its return.
+ * waits for an interrupt that this CPU does not take before this check. So if a
+ * request has returned and is not done, the vCPU has run past the request's return.
  *
  * Context: interrupts disabled, before the vCPU's mode says that it is outside.
  */
@@ -239,7 +240,7 @@ static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot) { }
 
 #endif /* CONFIG_PVSYNC_DEBUG_TLB */
 
-/* Bit 0 of the lock; held for a few dozen instructions, never in an interrupt. */
+/* Takes bit 0 of the lock. A thread holds it for some dozen instructions, no interrupt does. */
 static void tlb_lock(struct pvsync_tlb *tlb) __acquires(bitlock)
 {
 	bit_spin_lock(0, &tlb->lock);
@@ -250,7 +251,7 @@ static void tlb_unlock(struct pvsync_tlb *tlb) __releases(bitlock)
 	bit_spin_unlock(0, &tlb->lock);
 }
 
-/* Add @range to what has to be flushed; whether there was something already. */
+/* Add @range to what has to be flushed. Return: whether there was something already. */
 static bool tlb_note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *range)
 {
 	bool merged = tlb->all || tlb->nr;
@@ -274,7 +275,7 @@ static bool tlb_is_by_address(struct kvm_vcpu *vcpu)
 	       (pvsync_svm_flushes_by_address() && !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE));
 }
 
-/* On the CPU where @vcpu was last in the guest, which holds its translations. */
+/* Context: the CPU where @vcpu was last in the guest, which holds its translations. */
 static void tlb_flush_ranges(struct kvm_vcpu *vcpu,
 			     const struct pvsync_tlb *todo)
 {
@@ -320,7 +321,7 @@ void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
 	tlb->all = false;
 	tlb->nr = 0;
 	tlb->pages = 0;
-	/* What this thread has emulated so far is seen by who sees this. */
+	/* Whoever loads this with acquire sees all that this thread has emulated so far. */
 	smp_store_release(&tlb->done, tlb->asked);
 	tlb_unlock(tlb);
 
@@ -342,7 +343,7 @@ static void tlb_settle_vcpu(struct kvm_vcpu *vcpu, bool settled)
 }
 
 /**
- * pvsync_settle_exit - a vCPU has left the guest: what was said of its last exit is over
+ * pvsync_settle_exit - a vCPU has left the guest: tell whether this exit is settled
  * @vcpu: the vCPU, still IN_GUEST_MODE
  *
  * Context: interrupts disabled, before the vCPU's mode says that it is outside.
@@ -351,7 +352,7 @@ void pvsync_settle_exit(struct kvm_vcpu *vcpu)
 {
 	tlb_settle_vcpu(vcpu, kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu) &&
 			pvsync_in_registers(vcpu));
-	/* Before the mode. */
+	/* The store to settled comes before the store to the mode. */
 	smp_wmb();
 }
 
@@ -359,7 +360,7 @@ void pvsync_settle_exit(struct kvm_vcpu *vcpu)
  * pvsync_settle_put - a vCPU's thread loses its CPU, maybe in the midst of an instruction
  * @vcpu: the vCPU
  *
- * Where nobody shoots, nobody asks.
+ * In a VM without shootdowns nobody reads what this would tell.
  *
  * Context: thread of @vcpu, preemption disabled, before the vendor's part lets go of it.
  */
@@ -369,7 +370,7 @@ void pvsync_settle_put(struct kvm_vcpu *vcpu)
 		tlb_settle_vcpu(vcpu, pvsync_in_registers(vcpu));
 }
 
-/* Whether what the host has emulated for @target so far is over, see above. */
+/* Whether the emulation for @target from before the request is over, see the top of the file. */
 static bool tlb_is_past(struct kvm_vcpu *target, u64 asked)
 {
 	const struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
@@ -416,7 +417,7 @@ static bool tlb_parse_range(struct kvm_vcpu *me, u64 where, u64 what,
 
 /*
  * The first vCPU of a VM may run, and be in KVM's map, before its creation is over, if its
- * monitor has guessed the file descriptor; it is not to be had by its index yet.
+ * monitor has guessed the file descriptor. kvm_get_vcpu() does not find it at that time.
  */
 static bool tlb_is_online(struct kvm_vcpu *vcpu)
 {
@@ -424,9 +425,9 @@ static bool tlb_is_online(struct kvm_vcpu *vcpu)
 }
 
 /*
- * KVM has no map of APIC IDs when it found no memory for one, or two vCPUs have the same ID.
- * A guest that got an error would give up for good, so everybody flushes everything then; a
- * vCPU that is not online yet is missed, as it is by KVM's own requests to all.
+ * KVM has no map of APIC IDs if it found no memory for one, or if two vCPUs have the same ID.
+ * A guest that got an error would give up for good, so all vCPUs flush everything instead.
+ * This misses a vCPU that is not online yet, as KVM's own requests to all vCPUs do.
  */
 static void tlb_target_all(struct kvm *kvm, struct shootdown *shot)
 {
@@ -486,15 +487,15 @@ static void tlb_ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 }
 
 /*
- * The answer: who has to be awaited by the guest. If everybody has been asked, nobody knows whose
- * the names are.
+ * The answer: the targets that the guest has to await. If all vCPUs have been asked, the host
+ * does not know which vCPUs the names belong to, so the guest awaits all that it named.
  */
 static long tlb_not_past(struct kvm_vcpu *me, struct shootdown *shot)
 {
 	unsigned long n, i;
 	u64 answer = 0;
 
-	/* After the requests and what came of them; done has an order of its own. */
+	/* Loads come after the requests and the interrupts; done has an order of its own. */
 	smp_mb();
 	for_each_set_bit(i, shot->named, PVSYNC_TLB_TARGETS) {
 		if (!shot->everybody) {
@@ -516,7 +517,7 @@ static u64 tlb_ran_until_now(void)
 {
 	u64 ns;
 
-	/* Two reads of one moment. */
+	/* Both values are of one moment, as no switch comes between the reads. */
 	preempt_disable();
 	ns = local_clock() - current->sched_info.run_delay;
 	preempt_enable();
@@ -525,7 +526,7 @@ static u64 tlb_ran_until_now(void)
 
 /**
  * pvsync_tlb_shootdown - have vCPUs flush translations before they run again
- * @me: who asks
+ * @me: the vCPU that asks
  * @low: targets, a bit for each APIC ID from the base on
  * @high: 64 more
  * @where: the base and the number of pages, see <linux/pvsync/abi.h>
@@ -534,9 +535,9 @@ static u64 tlb_ran_until_now(void)
  * Context: thread of @me, interrupts enabled; waits for other CPUs to take an
  * interrupt.
  *
- * Return: which targets the guest has to await, 0 for none; or -KVM_EINVAL for a
- * vCPU that does not exist or a range that no address space has; nothing is flushed
- * then. Who exists is not asked while KVM has no map of the APIC IDs.
+ * Return: which targets the guest has to await, 0 for none; or -KVM_EINVAL, with nothing
+ * flushed, for a vCPU that does not exist or a range that no address space has. While KVM
+ * has no map of the APIC IDs, the host does not check which vCPUs exist.
  */
 long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what)
 {
@@ -554,7 +555,7 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 	}
 	if (!READ_ONCE(me->kvm->arch.pvsync.shoots))
 		WRITE_ONCE(me->kvm->arch.pvsync.shoots, true);
-	/* For who asks the same of this one meanwhile. */
+	/* For vCPUs that shoot at this one meanwhile. */
 	tlb_settle_vcpu(me, pvsync_in_registers(me));
 	tlb_ask_targets(me, &shot);
 	if (!pvsync_busted_tlb())
