@@ -4,8 +4,8 @@
  * algorithm, the lock word and the guarantees are described in
  * <linux/pvsync/pmt_lock.h>.
  *
- * This file is also compiled in user space by the project's tests and
- * benchmarks, as it is: no kernel facility but the headers below.
+ * The project's tests and benchmarks also compile this file in user space, as
+ * it is: no kernel facility but the headers below.
  */
 #include <linux/types.h>
 #include <linux/atomic.h>
@@ -20,8 +20,8 @@
 #include "pmt_wait.h"
 
 /*
- * A paper lock times out after about 2 us; this is in force only until the
- * boot CPU has found out what one iteration costs, see pvsync_locks_init().
+ * The paper's locks time out after about 2 us. This value is in force only
+ * until the boot CPU has measured one iteration, see pvsync_locks_init().
  */
 u32 pvsync_tau_spins = 64;
 
@@ -40,7 +40,7 @@ u32 pvsync_tau_spins = 64;
  *
  * The store is the one of native_queued_spin_unlock().
  *
- * The exchange fails when another waiter was faster or when one joined; either
+ * The exchange fails when another waiter was faster or when one joined. Either
  * way it has told the new value, and somebody has made progress.
  */
 static __always_inline void pvsync_pmt_compete(struct qspinlock *lock, u32 val,
@@ -68,7 +68,7 @@ static __always_inline void pvsync_wait(struct qspinlock *lock, u32 tau)
 	u32 val;
 
 	pvsync_count(PVSYNC_lock_contended);
-	/* Before there is a ticket, which others would wait for. */
+	/* Comes before there is a ticket, which others would wait for. */
 	trace_contention_begin(lock, LCB_F_SPIN);
 	val = pvsync_pmt_join(lock);
 	val = pvsync_pmt_wait_turn(lock, val, tau, &spins);
@@ -94,8 +94,8 @@ void pvsync_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
  * @val: its value as the fast path found it
  *
  * The preemptable ticket lock that nobody times out of: strictly first come,
- * first served, the lock that the paper compares with. As tau is a constant
- * here, the compiler leaves nothing of the timeout.
+ * first served. The paper compares with this lock. As tau is a constant here,
+ * the compiler leaves nothing of the timeout.
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */

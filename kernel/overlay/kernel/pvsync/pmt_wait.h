@@ -7,7 +7,7 @@
  * afterwards (pmt_lock.c) or sleep (pv_lock.c): draw a ticket and keep to the
  * order. The lock word is described in <linux/pvsync/pmt_lock.h>.
  *
- * This file is also compiled in user space by the project's tests.
+ * The project's tests also compile this file in user space.
  */
 #include <linux/types.h>
 #include <linux/atomic.h>
@@ -22,11 +22,12 @@
  *
  * g,w,l -> g,w+1,l, relaxed: it takes nothing yet.
  *
- * The field holds 4,095 waiters. On fewer CPUs than that it cannot overflow, as
- * a CPU waits for one lock at a time. With 4,096 CPUs all of them wait in the
- * one moment after a release in which the releaser asks again before anybody
- * takes the lock; with more CPUs, whenever they like. Then the one too many
- * stays outside until there is room, unordered with others like it.
+ * The field holds 4,095 waiters. On fewer CPUs than 4,096 it cannot overflow,
+ * as a CPU waits for one lock at a time. With 4,096 CPUs all of them can wait
+ * in one moment only: after a release, when the releaser asks again before
+ * anybody takes the lock. With more CPUs, they can at any time. Then each
+ * waiter too many stays outside until there is room, unordered with others like
+ * it.
  *
  * Return: value of the word with the join in it; the ticket is
  * pvsync_next_ticket() of the value without.

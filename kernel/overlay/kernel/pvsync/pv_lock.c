@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Paravirtual ticket and preemptable ticket locks: waiters that have spun for
- * long halt their virtual CPU, releases wake them. After J. Ouyang and
- * J. R. Lange, VEE 2013, section 5.2. The lock, its word and its order are
- * those of <linux/pvsync/pmt_lock.h>; of the host they need what KVM has for
- * its own queued locks, a halt that KVM_HC_KICK_CPU ends.
+ * long halt their virtual CPU, and releases wake them. After J. Ouyang and
+ * J. R. Lange, VEE 2013, section 5.2. <linux/pvsync/pmt_lock.h> describes the
+ * lock, its word and its order. Of the host the locks need what KVM has for its
+ * own queued locks: a halt that KVM_HC_KICK_CPU ends.
  *
  * What the word says
  * ------------------
@@ -13,23 +13,24 @@
  * asleep. A release exchanges PVSYNC_LOCKED for 0. When it finds PVSYNC_SLOW
  * instead, it looks for sleepers. Two rules keep a lock with sleepers slow:
  *
- *   - who takes the lock while others wait for it makes it PVSYNC_SLOW, as any
- *     of them may be asleep; who takes it as the last waiter, or by the fast
- *     path, makes it PVSYNC_LOCKED;
- *   - who goes to sleep while the lock is PVSYNC_LOCKED makes it PVSYNC_SLOW
- *     before.
+ *   - A waiter that takes the lock while others wait for it makes it
+ *     PVSYNC_SLOW, as any of them may be asleep. The last waiter, and the fast
+ *     path, make it PVSYNC_LOCKED.
+ *   - A waiter that goes to sleep while the lock is PVSYNC_LOCKED makes it
+ *     PVSYNC_SLOW before.
  *
  * Who sleeps where
  * ----------------
  *
- * Each CPU has one slot: the lock it sleeps for, and its ticket. A release finds it by a
- * bit in a bucket that the lock shares with few others (pv_sleepers.h). One slot is enough
- * although waits nest (task, softirq, hardirq): the slot is filled and the CPU
- * halted with interrupts off. If they were on before, "sti; hlt" lets them in
- * only when the CPU is halted, and any of them ends the halt. Whatever lock
- * the handler waited for in the meantime, and left of the slot, the waiter
- * that it interrupted looks at its own lock next, and fills the slot and sets the bit
- * anew before it halts again. An NMI handler that waits spins.
+ * Each CPU has one slot: the lock it sleeps for, and its ticket. A release
+ * finds the slot by a bit in a bucket that the lock shares with few others
+ * (pv_sleepers.h). One slot is enough although waits nest (task, softirq,
+ * hardirq): the CPU fills its slot and halts with interrupts off. If they were
+ * on before, "sti; hlt" lets them in only when the CPU is halted, and any of
+ * them ends the halt. The handler may have waited for another lock meanwhile,
+ * and have changed the slot. So the interrupted waiter looks at its own lock
+ * next, and fills the slot and sets the bit anew before it halts again. An NMI
+ * handler that waits spins.
  *
  * Why none sleeps for ever
  * ------------------------
@@ -47,81 +48,93 @@
  *
  * The sleeper's access of the word comes before or after the owner's store of
  * 0. If it comes before, the owner found PVSYNC_SLOW and, by (1) and (2), finds
- * the bit and the slot. If after, the sleeper sees a free lock: it does not halt if it may
- * take it; else it is another ticket's turn, which takes the lock as
- * PVSYNC_SLOW because this one waits, and the argument starts anew with that
- * owner. In detail:
+ * the bit and the slot. If it comes after, the sleeper sees a free lock. The
+ * sleeper does not halt if it may take the lock. Else it is another ticket's
+ * turn. The waiter with that ticket takes the lock as PVSYNC_SLOW because this
+ * one waits, and the argument starts anew with that owner. In detail:
  *
  *  - A kick before the halt: the host remembers it, and the halt ends at once.
  *    Not if the VM is saved in between, see below.
  *  - A kick too many, or an interrupt: the waiter looks at the word, and parks
  *    anew if it has to.
- *  - A slot read while it changes: whatever the releaser saw of an older sleep
- *    was written before (1) of the newer one, whose look at the word therefore
- *    comes after the releaser's store of 0. What it saw need not be of one sleep:
- *    where a handler parks for another lock, the slot has this lock and that ticket
- *    for a moment. Such a CPU waits for this lock as well, or did, but its turn it
- *    need not be; see below why it is not woken in the place of another.
- *  - A bit without its slot, or with that of another lock: where a handler has parked
- *    meanwhile, or a CPU comes or goes. It is passed over. A slot without its bit is that
- *    of a CPU which is awake, and either sets the bit before (1) or is about to leave.
- *  - Code that waits for a lock itself between the slot and the halt, with interrupts
- *    off: there is none but what a probe or a sanitizer puts there. It leaves an empty
- *    slot behind, so the slot is looked at last, and who finds it empty goes round again.
+ *  - A slot read while it changes: the releaser may see an older sleep, which
+ *    was written before (1) of the newer one. The newer sleep's look at the
+ *    word therefore comes after the releaser's store of 0. What the releaser
+ *    sees need not be of one sleep. Where a handler parks for another lock, the
+ *    slot has this lock and the handler's ticket for a moment. The CPU of such
+ *    a slot waits for this lock as well, or did, but it need not be its turn.
+ *    See below why that CPU is not woken in the place of another.
+ *  - A bit without its slot, or with the slot of another lock: a handler has
+ *    parked meanwhile, or a CPU comes or goes. The release passes over the bit.
+ *  - A slot without its bit: its CPU is awake, and either sets the bit before
+ *    (1) or is about to leave.
+ *  - Code that waits for a lock itself between the slot and the halt, with
+ *    interrupts off: only a probe or a sanitizer puts such code there. It
+ *    leaves an empty slot behind. So the waiter looks at the slot last, and
+ *    goes round again if the slot is empty.
  *  - CPU hotplug: a CPU that goes down waits for no lock, and slots are never
  *    freed.
  *
  * When the host forgets a kick
  * ----------------------------
  *
- * KVM's memory of a kick (pv_unhalted) is no part of the state that is saved of a vCPU.
- * One that has halted and was kicked is saved as one that can run, see
- * kvm_arch_vcpu_ioctl_get_mpstate(), and finds its halt over. One that has filled its
- * slot, was kicked, and has not halted yet is saved as what it is, one that runs, and
- * the kick is gone. If the VM goes on from there, as after a migration or from a
- * snapshot, the vCPU halts without it. With interrupts on, the next one ends the halt,
- * and the waiter looks at the word. With interrupts off, the halt lasts until an NMI or
- * another kick, and there is none for this lock: it is free and the sleeper's turn, so
- * that nobody may take it and release it, or, with the preemptable ticket lock, the
- * sleeper is marked as woken. With the latter the others go on. Linux's own
- * paravirtual locks halt alike, in kvm_wait(), and have the same gap. It is a few
- * instructions wide, and the guest does not know when it is saved.
+ * KVM's memory of a kick (pv_unhalted) is no part of the state that is saved of
+ * a vCPU. KVM saves a vCPU that has halted and was kicked as one that can run,
+ * see kvm_arch_vcpu_ioctl_get_mpstate(), and such a vCPU finds its halt over. A
+ * vCPU that has filled its slot, was kicked, and has not halted yet runs. KVM
+ * saves it as such, and the kick is gone. If the VM goes on from there, as
+ * after a migration or from a snapshot, the vCPU halts without it.
+ *
+ * With interrupts on, the next interrupt ends the halt, and the waiter looks at
+ * the word. With interrupts off, the halt lasts until an NMI or another kick.
+ * There is no other kick for this lock. With the ticket lock, it is free and
+ * the sleeper's turn, so nobody may take it and release it. With the
+ * preemptable ticket lock, the sleeper is marked as woken, but the others go
+ * on. Linux's own paravirtual locks halt alike, in kvm_wait(), and have the
+ * same gap. The gap is a few instructions wide, and the guest does not know
+ * when it is saved.
  *
  * An NMI between sti and hlt
  * --------------------------
  *
- * "sti; hlt" lets no interrupt in between as long as nothing else comes there: the shadow of
- * sti lasts for one instruction, which an NMI's handler would use up. Interrupts that wait
- * would come after it and before the halt. One of their handlers may use the slot, which the
- * halt needs, and what they came for would not end the halt. KVM injects no NMI there, see
- * vmx_nmi_blocked() and svm_nmi_blocked(), and there are no such locks without KVM
- * (pvsync_pv_unavailable()). A processor that delivers NMIs by itself may. A halt with
- * interrupts on then lasts until the next one, at the latest the tick of a CPU that runs a
- * task. kvm_wait() and the idle loop halt alike. To leave the gap out takes an NMI handler
- * that looks at what it has interrupted.
+ * "sti; hlt" lets no interrupt in between as long as nothing else comes there:
+ * the shadow of sti lasts for one instruction. An NMI's handler would use the
+ * shadow up. Pending interrupts would then come after the handler and before
+ * the halt. One of their handlers may use the slot, which the halt needs, and
+ * what the interrupts came for would not end the halt.
+ *
+ * KVM injects no NMI there, see vmx_nmi_blocked() and svm_nmi_blocked(), and
+ * there are no such locks without KVM (pvsync_pv_unavailable()). A processor
+ * that delivers NMIs by itself may do so there. A halt with interrupts on then
+ * lasts until the next one, at the latest the tick of a CPU that runs a task.
+ * kvm_wait() and the idle loop halt alike. To close the gap takes an NMI
+ * handler that looks at what it has interrupted.
  *
  * Whom a release wakes
  * --------------------
  *
- * With the ticket lock, the one whose turn it is; nobody else could take the
- * lock. If it is in no slot it is awake, or about to look at the word after (1).
- * A slot that changes may have its ticket too, so whoever has it is woken: if it
- * sleeps its own slot does not change, and is among them.
+ * With the ticket lock, it wakes the waiter whose turn it is; nobody else could
+ * take the lock. If that waiter is in no slot, it is awake, or about to look at
+ * the word after (1). A slot that changes may have its ticket too, so the
+ * release wakes each CPU whose slot has it. If the waiter sleeps, its own slot
+ * does not change, and is among these slots.
  *
  * With the preemptable ticket lock only competing waiters sleep, any of which
- * may take the lock. The paper wakes all of them. One is enough, as who takes
- * the lock wakes another one when it releases it: it holds the lock as
- * PVSYNC_SLOW for as long as there are others. It is the one that is furthest
- * ahead in ticket order and has not been woken yet: a woken CPU may have to
- * wait for a real one, and if somebody else has the lock meanwhile, the release
- * that follows wakes the next instead of the same.
+ * may take the lock. The paper wakes all of them. One is enough: it wakes
+ * another one when it releases the lock, as it holds the lock as PVSYNC_SLOW
+ * for as long as there are others.
  *
- * "Woken already" cannot be mistaken for a sleep that nobody ends: the mark is
- * always followed by a kick, and is taken back before (1) of the next sleep. A
- * releaser that passes over a marked slot did so before that, so that the next
- * look at the word, after (1), finds what the releaser stored. Nothing that could
- * wait for the one that is marked comes between mark and kick: interrupts are off,
- * as their handlers may want a lock that it has.
+ * The release wakes the waiter that is furthest ahead in ticket order and has
+ * not been woken yet. A woken CPU may have to wait for a real one. If somebody
+ * else has the lock meanwhile, the release that follows wakes the next waiter
+ * instead of the same.
+ *
+ * "Woken already" cannot be mistaken for a sleep that nobody ends: a kick
+ * always follows the mark, and the waiter takes the mark back before (1) of the
+ * next sleep. A releaser that passes over a marked slot did so before that. So
+ * the next look at the word, after (1), finds what the releaser stored. Nothing
+ * that could wait for the marked waiter comes between mark and kick: interrupts
+ * are off, as their handlers may want a lock that it has.
  */
 #include <linux/atomic.h>
 #include <linux/init.h>
@@ -154,7 +167,8 @@ static bool pvsync_pv_ticket __ro_after_init;
 /* All locks are of one kind: may a waiter take a lock in its turn only? */
 static __always_inline bool pvsync_pv_ordered(void)
 {
-	return pvsync_pv_ticket || READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF;
+	return pvsync_pv_ticket ||
+	       READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF;
 }
 
 static __always_inline bool pvsync_may_take(u32 val, u32 ticket, bool ordered)
@@ -192,13 +206,14 @@ static bool pvsync_pv_announce(struct qspinlock *lock, u32 ticket, bool ordered)
 		/* Slow already, or free and will be taken as PVSYNC_SLOW. */
 		if ((val & PVSYNC_LOCKED_MASK) != PVSYNC_LOCKED)
 			return true;
-		if (atomic_try_cmpxchg_relaxed(&lock->val, &old, val | PVSYNC_SLOW))
+		if (atomic_try_cmpxchg_relaxed(&lock->val, &old,
+					       val | PVSYNC_SLOW))
 			return true;
 		val = old;
 	}
 }
 
-/* Time, without that in which the host ran something else. */
+/* Time without the time in which the host ran something else. */
 static __always_inline u64 pvsync_pv_clock(int cpu)
 {
 	return sched_clock_noinstr() - paravirt_steal_clock(cpu);
@@ -207,8 +222,10 @@ static __always_inline u64 pvsync_pv_clock(int cpu)
 /*
  * Halt until a release of @lock, or anything else, wakes this CPU.
  *
- * Context: preemption disabled, interrupts as they are; in an NMI it returns
- * at once. Lockdep and tracing are left out, they take locks themselves.
+ * Returns at once in an NMI. Lockdep and tracing are left out: they take locks
+ * themselves.
+ *
+ * Context: preemption disabled, interrupts as they are.
  */
 static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 {
@@ -222,21 +239,22 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 
 	raw_local_irq_save(flags);
 	cpu = raw_smp_processor_id();
-	/* The clock can be traced, and a tracer may wait for a lock: not with the slot filled. */
+	/* A tracer of the clock may wait for a lock: no slot may be filled. */
 	start = pvsync_lock_stat_on() ? pvsync_pv_clock(cpu) : 0;
 	pvsync_sleep_begins(cpu, lock, ticket);
 
 	/* (1), pairs with (2) in pvsync_pv_unlock_slowpath() */
 	smp_mb__after_atomic();
 
-	/* The slot: still as it was filled, see "Why none sleeps for ever". */
-	halted = pvsync_pv_announce(lock, ticket, ordered) && pvsync_may_sleep(cpu, lock);
+	/* Is the slot as it was filled? See "Why none sleeps for ever". */
+	halted = pvsync_pv_announce(lock, ticket, ordered) &&
+		 pvsync_may_sleep(cpu, lock);
 	if (halted) {
 		if (raw_irqs_disabled_flags(flags)) {
 			halt();
 		} else {
 			raw_safe_halt();
-			/* Handlers ran, and may have used the slot. */
+			/* Handlers have run, and may have used the slot. */
 			raw_local_irq_disable();
 		}
 	}
@@ -245,11 +263,12 @@ static void pvsync_pv_park(struct qspinlock *lock, u32 ticket, bool ordered)
 	if (halted) {
 		pvsync_count(PVSYNC_lock_halts);
 		if (start)
-			__pvsync_add(PVSYNC_lock_halted_ns, pvsync_pv_clock(cpu) - start);
+			__pvsync_add(PVSYNC_lock_halted_ns,
+				     pvsync_pv_clock(cpu) - start);
 	}
 	raw_local_irq_restore(flags);
 }
-/* Between that look and the halt nothing may wait for a lock. */
+/* Between pvsync_may_sleep() and the halt nothing may wait for a lock. */
 NOKPROBE_SYMBOL(pvsync_pv_park);
 
 static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
@@ -259,7 +278,7 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
 	u32 val, ticket, spins = 0;
 
 	pvsync_count(PVSYNC_lock_contended);
-	/* Before there is a ticket, which others would wait for. */
+	/* Comes before there is a ticket, which others would wait for. */
 	trace_contention_begin(lock, LCB_F_SPIN);
 	val = pvsync_pmt_join(lock);
 	ticket = pvsync_next_ticket(val - PVSYNC_WAITER);
@@ -332,10 +351,13 @@ static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 {
 	u32 granted = pvsync_granted(atomic_read(&lock->val));
 
-	/* The critical section before it, for the acquire of the next owner. */
+	/* Releases the critical section, for the acquire of the next owner. */
 	smp_store_release(&lock->locked, 0);
 
-	/* (2), pairs with (1) in pvsync_pv_park(); the lock may be gone from here */
+	/*
+	 * (2), pairs with (1) in pvsync_pv_park(); the lock may be gone from
+	 * here.
+	 */
 	smp_mb();
 
 	pvsync_wake(lock, granted, pvsync_pv_ordered(), pvsync_pv_kick);
@@ -344,7 +366,7 @@ static noinline void pvsync_pv_unlock_slowpath(struct qspinlock *lock)
 __visible void __pvsync_pv_unlock(struct qspinlock *lock);
 
 /**
- * __pvsync_pv_unlock - release a lock, and wake whoever has to be
+ * __pvsync_pv_unlock - release a lock, and wake a sleeper if there is one
  * @lock: the lock
  *
  * ::
@@ -355,8 +377,10 @@ __visible void __pvsync_pv_unlock(struct qspinlock *lock);
  *	[RmW] locked 1 -> 0 (release)	[L]   critical section
  *	      or, if slow, [S] 0 (release)
  *
- * Context: preemption disabled, interrupts as they are; its owner. Called by way of the
- * thunk below, which saves the registers that it may change.
+ * Called by way of the thunk below, which saves the registers that it may
+ * change.
+ *
+ * Context: the owner; preemption disabled, interrupts as they are.
  */
 __visible void __pvsync_pv_unlock(struct qspinlock *lock)
 {
@@ -374,11 +398,12 @@ PV_CALLEE_SAVE_REGS_THUNK(__pvsync_pv_unlock);
  *
  * Context: early parameters or later, CPUID only.
  *
- * Return: the reason, for the log; NULL if they can.
+ * Return: the reason, for the log; NULL if the machine can.
  */
 const char * __init pvsync_pv_unavailable(void)
 {
-	if (!kvm_para_available() || !kvm_para_has_feature(KVM_FEATURE_PV_UNHALT))
+	if (!kvm_para_available() ||
+	    !kvm_para_has_feature(KVM_FEATURE_PV_UNHALT))
 		return "the host does not offer to wake halted vCPUs";
 	if (kvm_para_has_hint(KVM_HINTS_REALTIME))
 		return "the host dedicates CPUs to this guest";

@@ -3,18 +3,21 @@
 #define _KERNEL_PVSYNC_PV_SLEEPERS_H
 
 /*
- * Who sleeps for which lock: for pv_lock.c, which says why none sleeps for ever.
+ * Who sleeps for which lock: for pv_lock.c, which says why none sleeps for
+ * ever.
  *
- * A CPU that sleeps fills its slot, and has its bit in the bucket of the lock. A release
- * looks at the CPUs of that bucket, so at the sleepers of its own lock and of those few
- * that fall into the same one. A bit says no more than where to look: who has the lock and
- * which ticket is in the slot, and a bit whose slot names another lock is passed over.
+ * A CPU that sleeps fills its slot, and has its bit in the bucket of the lock.
+ * A release looks at the CPUs of that bucket: at the sleepers of its own lock,
+ * and of the few locks that fall into the same bucket. A bit only says where to
+ * look. The slot says which lock and which ticket its CPU has. The release
+ * passes over a bit whose slot names another lock.
  *
- * Buckets are bitmaps and not lists, so that a CPU enters and leaves by one instruction,
- * with nothing to wait for. Each has a cache line of its own: with 64 buckets that is 4 KiB
- * for up to 512 CPUs, and 64 KiB for 8,192, an eighth of what the slots take.
+ * Buckets are bitmaps and not lists, so a CPU enters and leaves by one
+ * instruction, with nothing to wait for. Each bucket has a cache line of its
+ * own. The 64 buckets take 4 KiB for up to 512 CPUs, and 64 KiB for 8,192, an
+ * eighth of what the slots take.
  *
- * This file is also compiled in user space by the project's tests.
+ * The project's tests also compile this file in user space.
  */
 #include <linux/types.h>
 #include <linux/atomic.h>
@@ -54,9 +57,11 @@ static DEFINE_PER_CPU_SHARED_ALIGNED(struct pvsync_slot, pvsync_slots);
 
 static struct pvsync_bucket pvsync_buckets[PVSYNC_BUCKETS];
 
-static __always_inline struct cpumask *pvsync_sleepers(const struct qspinlock *lock)
+static __always_inline struct cpumask *
+pvsync_sleepers(const struct qspinlock *lock)
 {
-	return &pvsync_buckets[reciprocal_scale(hash_ptr(lock, 32), PVSYNC_BUCKETS)].sleepers;
+	return &pvsync_buckets[reciprocal_scale(hash_ptr(lock, 32),
+						PVSYNC_BUCKETS)].sleepers;
 }
 
 /**
@@ -69,7 +74,8 @@ static __always_inline struct cpumask *pvsync_sleepers(const struct qspinlock *l
  *
  * Context: interrupts disabled.
  */
-static __always_inline void pvsync_sleep_begins(int cpu, struct qspinlock *lock, u32 ticket)
+static __always_inline void pvsync_sleep_begins(int cpu, struct qspinlock *lock,
+						u32 ticket)
 {
 	struct pvsync_slot *slot = per_cpu_ptr(&pvsync_slots, cpu);
 
@@ -84,12 +90,13 @@ static __always_inline void pvsync_sleep_begins(int cpu, struct qspinlock *lock,
  * @cpu: this CPU
  * @lock: what it waits for
  *
- * If something else waited on this CPU meanwhile, it left an empty slot, and took the bit
- * with it if its lock was of the same bucket.
+ * Something else may have waited on this CPU meanwhile. It left an empty slot,
+ * and took the bit with it if its lock was of the same bucket.
  *
  * Context: as pvsync_sleep_begins().
  */
-static __always_inline bool pvsync_may_sleep(int cpu, const struct qspinlock *lock)
+static __always_inline bool pvsync_may_sleep(int cpu,
+					     const struct qspinlock *lock)
 {
 	return READ_ONCE(per_cpu_ptr(&pvsync_slots, cpu)->lock) == lock;
 }
@@ -108,7 +115,7 @@ static __always_inline void pvsync_sleep_ends(int cpu, struct qspinlock *lock)
 }
 
 /**
- * pvsync_wake - wake whom the release of a lock has to
+ * pvsync_wake - wake the waiter that the release of a lock has to wake
  * @lock: the lock, whose address is compared, and which may be gone
  * @granted: what its word had when it was released
  * @ordered: waiters take it in their turn only
@@ -118,7 +125,8 @@ static __always_inline void pvsync_sleep_ends(int cpu, struct qspinlock *lock)
  *
  * Context: after the release, and (2) of pv_lock.c.
  */
-static __always_inline void pvsync_wake(const struct qspinlock *lock, u32 granted, bool ordered,
+static __always_inline void pvsync_wake(const struct qspinlock *lock,
+					u32 granted, bool ordered,
 					void (*kick)(int cpu))
 {
 	u32 nearest = U32_MAX;
