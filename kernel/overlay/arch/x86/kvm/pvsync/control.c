@@ -14,7 +14,7 @@
  *	epochs			a line of heads and one for each of the latest epochs,
  *				see window.c
  *
- * The last three are of the time in which somebody asked for them, see
+ * The last three cover only the time in which somebody asked for them, see
  * kernel/pvsync/vcpus.c.
  */
 #include <linux/debugfs.h>
@@ -39,7 +39,7 @@ static int control_own_show(struct seq_file *seq, const struct pvsync_choice *ch
 	return 0;
 }
 
-/* What was written, as a string of at most @size bytes. */
+/* Copy what a user wrote, as a string of at most @size bytes with its end. */
 static int control_get_text(char *text, size_t size, const char __user *buffer, size_t count)
 {
 	if (count >= size)
@@ -100,7 +100,7 @@ static ssize_t control_own_number_write(struct pvsync_number *number, u32 *own,
 	return count;
 }
 
-/* What the file of a parameter does, given how its own value is shown and taken. */
+/* The file of a parameter, given the functions that show and take its own value. */
 #define OWN_FILE(field, parameter, show, write)					\
 static int field##_show(struct seq_file *seq, void *unused)			\
 {										\
@@ -145,7 +145,7 @@ static int counters_show(struct seq_file *seq, void *unused)
 	unsigned long i;
 	int counter;
 
-	/* The host's are the last ones of the list. */
+	/* The host's counters are the last ones of the list. */
 	for (counter = PVSYNC_spin_events; counter < PVSYNC_NR_COUNTERS; counter++) {
 		u64 sum = 0;
 
@@ -175,7 +175,7 @@ static int epochs_show(struct seq_file *seq, void *unused)
 	return pvsync_epochs_show(seq, seq->private);
 }
 
-/* Who opens it wants the VM to keep them. */
+/* Whoever opens the file wants the VM to keep epochs. */
 static int epochs_open(struct inode *inode, struct file *file)
 {
 	return pvsync_epochs_keep(inode->i_private) ? single_open(file, epochs_show,
@@ -226,7 +226,7 @@ void pvsync_init_vm(struct kvm *kvm)
 
 /**
  * pvsync_destroy_vm - a VM goes
- * @kvm: the VM; its vCPUs run no more, and its folder is gone
+ * @kvm: the VM; none of its vCPUs runs, and its folder is gone
  *
  * Context: may sleep.
  */

@@ -21,10 +21,12 @@ static inline void pvsync_count_for(struct kvm_vcpu *vcpu, enum pvsync_counter c
 }
 
 /**
- * pvsync_time_of - how long something took; clocks of two CPUs may differ by a little
+ * pvsync_time_of - how long something took
  * @start: its begin, ns
  * @end: its end, ns
  * @off: time in between that does not count, ns
+ *
+ * Clocks of two CPUs may differ by a little.
  *
  * Context: any.
  *

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * How long the vCPUs of a VM wait for a CPU, whether they were preempted or have been
- * woken: the file cpu_waits of the VM, see control.c. A line "bin waits ns" for each
- * bin with waits of at least 2^(bin-1) and below 2^bin microseconds, bin 0 for shorter
- * ones, a line "lasts ns" for the longest wait that is not over, and a line "longest ns" for
- * the longest that is. Whatever is written to it clears it. Waits are noted while debugfs
- * pvsync/vcpu_stat is 1, see kernel/pvsync/vcpus.c; one that began before is not.
+ * woken. The file cpu_waits of the VM tells it, see control.c:
+ *
+ *	BIN WAITS NS	a line for each bin with waits, of at least 2^(BIN-1) and below
+ *			2^BIN microseconds; bin 0 has shorter waits
+ *	lasts NS	the longest wait that is not over
+ *	longest NS	the longest wait that is over
+ *
+ * Any write to the file clears it. pvsync notes waits while debugfs pvsync/vcpu_stat is 1,
+ * see kernel/pvsync/vcpus.c. It does not note a wait that began before.
  */
 #include <linux/bitops.h>
 #include <linux/kvm_host.h>
@@ -18,13 +22,13 @@
 
 #include "spin.h"
 
-/* Whether it was noted how long the thread of a vCPU had waited when it lost its CPU. */
+/* Whether pvsync noted how long a vCPU's thread had waited in all when it lost its CPU. */
 static bool cpu_wait_has_begun(const struct pvsync_cpu_wait *wait)
 {
 	return READ_ONCE(wait->round) == READ_ONCE(pvsync_vcpu_stat_round);
 }
 
-/* Of a thread that slept and was woken, what it has waited is not more than this; ns. */
+/* The most that a thread that slept and was woken can have waited, ns. */
 static u64 cpu_wait_since_woken(void)
 {
 	u64 woken = READ_ONCE(current->pvsync.vcpu_woken);
@@ -43,7 +47,7 @@ static unsigned int cpu_wait_bin_of(u64 ns)
  * pvsync_cpu_wait_ends - a vCPU's thread has got a CPU
  * @vcpu: the vCPU
  *
- * The scheduler knows since when the thread could have run, but takes some time of sleep for
+ * The scheduler knows since when the thread could have run. But it takes some time of sleep for
  * a wait, see __pvsync_vcpu_waking().
  *
  * Context: thread of @vcpu, preemption disabled.
@@ -56,7 +60,7 @@ void pvsync_cpu_wait_ends(struct kvm_vcpu *vcpu)
 
 	if (!static_branch_unlikely(&pvsync_wake_key))
 		return;
-	/* Else it may be another thread's. */
+	/* Otherwise another thread may have made the note. */
 	if (!vcpu->scheduled_out || !cpu_wait_has_begun(wait))
 		return;
 	ns = min(current->sched_info.run_delay - wait->before,
@@ -87,14 +91,14 @@ void pvsync_cpu_wait_begins(struct kvm_vcpu *vcpu)
 	WRITE_ONCE(current->pvsync.vcpu_woken, 0);
 }
 
-/* For how long a vCPU's thread has waited that has not got a CPU yet. */
+/* How long a vCPU's thread that has no CPU yet has waited, ns. */
 static u64 cpu_wait_lasts(struct kvm_vcpu *vcpu)
 {
 	const struct pvsync_cpu_wait *wait = &vcpu->arch.pvsync.cpu_wait;
 	u64 before = READ_ONCE(wait->before);
 	u64 delay;
 
-	/* Else it is in user mode, and has been in waits that are not the vCPU's. */
+	/* Otherwise the thread is in user mode, and its waits are not the vCPU's. */
 	if (!READ_ONCE(vcpu->scheduled_out) || !static_key_enabled(&pvsync_wake_key) ||
 	    !cpu_wait_has_begun(wait))
 		return 0;
@@ -142,7 +146,8 @@ int pvsync_cpu_waits_show(struct seq_file *seq, struct kvm *kvm)
  * pvsync_cpu_waits_clear - forget how long the vCPUs of a VM waited
  * @kvm: the VM
  *
- * A wait that ends meanwhile may stay, or bring back one sum of a vCPU; one that lasts goes on.
+ * A wait that ends meanwhile may stay, or bring back one sum of a vCPU. A wait that lasts goes
+ * on.
  *
  * Context: may sleep.
  */

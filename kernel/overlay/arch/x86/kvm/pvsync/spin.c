@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Spinning vCPUs: the one entry for all signs of it, the choice of a vCPU to run
- * instead, the yield, and what came of it.
+ * Spinning vCPUs: one entry for all signs of spinning, the choice of a vCPU to run
+ * instead, the yield, and the outcome of the yield.
  */
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
@@ -19,7 +19,7 @@
 
 static_assert(MAX_REFUSALS <= PVSYNC_TRIES);
 
-/* Policies by enum pvsync_candidate; without a function it is stock KVM's. */
+/* Policies by enum pvsync_candidate; stock KVM chooses where there is no function. */
 static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_FRIEBEL]	= pvsync_friebel_pick,
 	[PVSYNC_CANDIDATE_HVS]		= pvsync_hvs_pick,
@@ -69,7 +69,7 @@ static void spin_yield_instead(struct kvm_vcpu *me, bool in_kernel)
 		kvm_vcpu_on_spin(me, in_kernel);
 }
 
-/* A guest has nothing to gain from more of these; processors count for themselves. */
+/* A guest gains nothing from more frequent calls for help. Processors count spins themselves. */
 static bool spin_too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
 {
 	return sign == PVSYNC_SIGN_HELP &&
@@ -80,14 +80,14 @@ static bool spin_too_soon(struct kvm_vcpu *me, enum pvsync_sign sign, u64 now)
 /**
  * pvsync_spin - a vCPU spins for too long
  * @me: the vCPU
- * @sign: what tells so
+ * @sign: the sign of spinning
  * @in_kernel: whether it is known to spin in its kernel
  *
- * The entry for every sign of it but the hypercalls of Hyper-V's and Xen's guests,
- * which stock KVM answers. No lock is held across a yield.
+ * This is the entry for every sign but the hypercalls of Hyper-V's and Xen's guests,
+ * which stock KVM answers. It holds no lock across a yield.
  *
- * While this runs, the vCPU spins for the policies: if it loses its CPU, by the yield
- * or as its time is over, it is a lock waiter.
+ * While this runs, policies take the vCPU for a spinner. If it loses its CPU, by the yield
+ * or at the end of its time slice, it is a lock waiter.
  *
  * Context: thread of @me, may sleep, as the yield may run something else.
  */
@@ -95,7 +95,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 {
 	struct pvsync_vcpu *mine = &me->arch.pvsync;
 	u64 start = local_clock();
-	/* It may get a new one in the meantime. */
+	/* The vCPU may get a new window in the meantime. */
 	u32 window = mine->window.now;
 	u64 end;
 
@@ -122,7 +122,7 @@ void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel)
 }
 EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_spin);
 
-/* Of this thread; the same when it loses its CPU and when it has got the next one. */
+/* Switches of this thread: as many when it loses its CPU as when it has got the next one. */
 static unsigned long spin_thread_switches(void)
 {
 	return current->nvcsw + current->nivcsw;
@@ -144,7 +144,7 @@ void pvsync_spin_waits(struct kvm_vcpu *vcpu)
 	mine->left_by = spin_thread_switches();
 }
 
-/* What it waits for after a yield is in the time of the yield already. */
+/* The time of a yield already has the wait for a CPU that follows the yield. */
 static void spin_note_away(struct pvsync_vcpu *mine, u64 ns)
 {
 	mine->away_ns += ns;
@@ -156,8 +156,8 @@ static void spin_note_away(struct pvsync_vcpu *mine, u64 ns)
  * pvsync_spin_goes_on - a vCPU's thread has a CPU again
  * @vcpu: the vCPU
  *
- * If pvsync_vcpus_key was off when it lost the one before, it is not known since when: what
- * is there is of another switch, and nothing is added.
+ * If pvsync_vcpus_key was off when the thread lost its last CPU, nobody noted the time. The
+ * note is of another switch then, and this adds nothing.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -171,19 +171,20 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu)
 }
 
 /*
- * What is noted before a yield, and read by the target when it runs:
+ * A vCPU writes a note before it yields, and the target reads the note when it runs:
  *
- *	who yields			target
- *	----------			------
+ *	vCPU that yields		target
+ *	----------------		------
  *	[S]   target, cpu, ...		[S]   wanted = false
  *	[RmW] bit in wanted_by		      MB
  *	[S]   wanted = true		[L]   bits in wanted_by
  *					[RmW] bit -> 0, if it was 1:
  *					[L]   by->target, cpu, ...
  *
- * Either the target sees the bit, or "wanted" stays and it looks again when it
- * runs next. If it runs late, who yielded may have noted a later yield by then:
- * either by->target is another vCPU, or it is a yield to this one all the same.
+ * Either the target sees the bit, or "wanted" stays and the target looks again when
+ * it runs next. If the target runs late, the vCPU that yielded may have noted a later
+ * yield already. Then by->target is another vCPU, or the later yield is to this target,
+ * too, and both yields have one outcome.
  */
 static void spin_note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target,
 			    int cpu)
@@ -199,8 +200,8 @@ static void spin_note_yield(struct kvm_vcpu *me, struct kvm_vcpu *target,
 }
 
 /*
- * A target that has run since the note was made has counted what came of the yield: it
- * is then refused because it runs, and a yield has one outcome.
+ * A target that has run since the note was made has counted the outcome of the yield.
+ * The scheduler then refuses the yield as the target runs, but a yield has one outcome.
  */
 static void spin_take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
 {
@@ -213,9 +214,9 @@ static void spin_take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
  * @target: the vCPU
  * @task: its thread
  *
- * Where the guest names the target, as in KVM_HC_SCHED_YIELD, nobody has chosen it, and what
- * comes of it says nothing of a choice: such yields are counted, and not noted. So are those
- * of Hyper-V's and Xen's guests that spin, for which stock KVM chooses.
+ * Where the guest names the target, as in KVM_HC_SCHED_YIELD, no policy has chosen it. The
+ * outcome of such a yield says nothing of a choice, so pvsync counts the yield and writes no
+ * note. It does the same if a guest of Hyper-V's or Xen's kind spins, as stock KVM chooses.
  *
  * Context: as pvsync_yield_to().
  *
@@ -251,7 +252,7 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	return ret;
 }
 
-/* A yield of @by to @vcpu, which runs on @cpu now: what came of it. */
+/* Count the outcome of a yield of @by to @vcpu, which runs on @cpu. */
 static void spin_count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by,
 			       int cpu)
 {
@@ -275,13 +276,13 @@ static void spin_count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by,
 }
 
 /**
- * pvsync_count_yields_to - count what came of the yields to a vCPU
- * @vcpu: the vCPU, whose thread runs now
+ * pvsync_count_yields_to - count the outcomes of yields to a vCPU
+ * @vcpu: the vCPU, whose thread runs
  * @cpu: its CPU
  *
- * It is picked if the switch to it is the
- * first of that CPU since then, and has run in time if the vCPU that yielded
- * has not been in the guest in between, wherever other threads ran.
+ * The vCPU was picked if the switch to it is the first of that CPU since the yield. It has
+ * run in time if the vCPU that yielded has not left the guest in between, wherever other
+ * threads ran.
  *
  * Context: thread of @vcpu, preemption disabled.
  */

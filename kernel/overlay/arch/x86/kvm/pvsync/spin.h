@@ -3,9 +3,9 @@
 #define _KVM_X86_PVSYNC_SPIN_H
 
 /*
- * A vCPU spins for too long: the mechanism (spin.c) is told so, asks the policy
- * that is in force for a vCPU to run instead, and yields to it. How long is too long
- * is another policy (window.c).
+ * A vCPU spins for too long. A sign of it calls the mechanism (spin.c), which asks the
+ * policy in force for a vCPU to run instead, and yields to that vCPU. Another policy
+ * (window.c) says how long is too long.
  */
 
 #include <linux/kvm_host.h>
@@ -16,7 +16,7 @@
 #include <linux/pvsync/kvm.h>
 
 /**
- * enum pvsync_sign - what a vCPU's spinning is known by
+ * enum pvsync_sign - what tells the host that a vCPU spins
  * @PVSYNC_SIGN_HELP: its guest says so, by a hypercall
  * @PVSYNC_SIGN_FILTER: its processor, as a pause loop exit or by a pause filter
  * @PVSYNC_SIGN_SOFT: the pause filter in software
@@ -29,8 +29,8 @@ enum pvsync_sign {
 
 /**
  * struct pvsync_search - one search for a vCPU to yield to
- * @friebel: where it has come to, with the policy of that name
- * @tried: vCPUs that it has chosen so far, of a policy with lists
+ * @friebel: how far the search has come, with the policy of that name
+ * @tried: vCPUs that the search has chosen so far, with a policy that has lists
  *
  * All zero at first.
  */
@@ -42,13 +42,13 @@ struct pvsync_search {
 /**
  * typedef pvsync_pick_fn - a policy: the next best vCPU to yield to
  * @me: the vCPU that spins
- * @search: where the search has come to; the policy moves it on
+ * @search: how far the search has come; the policy moves it on
  *
- * Called again, with the same @search, when the scheduler did not accept the
- * vCPU. What it says is a hint: any vCPU of the VM is safe, and every step has
- * to be bounded by the number of vCPUs.
+ * The caller calls it again, with the same @search, if the scheduler did not accept
+ * the vCPU. The answer is a hint: any vCPU of the VM is safe. The number of vCPUs has
+ * to bound every step.
  *
- * Context: thread of @me, may sleep; all other vCPUs are read without a lock.
+ * Context: thread of @me, may sleep; reads all other vCPUs without a lock.
  *
  * Return: a vCPU other than @me, or NULL if there is none.
  */

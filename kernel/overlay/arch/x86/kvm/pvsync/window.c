@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For how long a vCPU may spin before its host is told: stock KVM's window, a fixed
- * one, or one that is searched for, see <linux/pvsync/aple.h>; and the pause filter
- * in software.
+ * How long a vCPU may spin before the host hears of it: for stock KVM's window, a fixed
+ * window, or a window that a search finds, see <linux/pvsync/aple.h>. The pause filter in
+ * software is here, too.
  *
  * A window is a number of cycles of the time stamp counter. VMX takes it as it is.
- * SVM counts PAUSE instructions: each stands for as many cycles as it takes in a loop,
- * which is measured when the host boots. The filter in software counts PAUSE exits,
- * which take longer than whole windows; each stands for the paper's delta, 1,024
- * cycles, so that the paper's windows are 4 to 32 of them.
+ * SVM counts PAUSE instructions. Each stands for as many cycles as it takes in a loop,
+ * which the host measures when it boots. The filter in software counts PAUSE exits,
+ * which take longer than whole windows. Each stands for the paper's delta, 1,024
+ * cycles, so the paper's windows are 4 to 32 exits.
  *
- * What spinning cost is needed in true time, to be compared with CPU time. A
- * processor's spin lasts for the window. That of the filter in software lasts for
- * as many PAUSE exits as the window has; how long these take is measured in each
- * epoch, exit and entry included, from all spins.
+ * The search compares the cost of spinning with CPU time, so it needs the cost in true
+ * time. With a processor's filter, a spin lasts for the window. With the filter in
+ * software, a spin lasts for as many PAUSE exits as the window has. Each epoch measures
+ * from all spins how long such an exit takes, with the entry.
  *
- * vCPUs take a new window up when they get a CPU or when a spin of theirs reaches
- * the old one; nobody is interrupted for it. With SVM an INIT gives a vCPU stock KVM's filter
- * until then.
+ * A vCPU takes a new window up when it gets a CPU or when it has spun for the whole old
+ * window. Nobody interrupts it for a new window. With SVM an INIT gives a vCPU stock KVM's
+ * filter until then.
  *
- *	vCPUs, at each spin			the one that ends the epoch
- *	-------------------			---------------------------
+ *	vCPUs, at each spin			the vCPU that ends the epoch
+ *	-------------------			----------------------------
  *	[L]   window of the VM
  *	[S]   own sums
  *	[RmW] spins of the VM
@@ -28,10 +28,10 @@
  *						[S] window of the VM
  *						[S] begin of the next epoch
  *
- * So vCPUs share one counter, and no lock: who finds the lock taken goes on. And they
- * share nothing where nobody asks for epochs, which are not there then. The
- * sums are read while others add to them. They only grow, and the next epoch begins
- * with the very values with which this one has ended, so that nothing is lost.
+ * So vCPUs share one counter, and wait for no lock: a vCPU that finds the lock taken goes
+ * on. Where nobody asks for epochs there are none, and vCPUs share nothing. The vCPU that
+ * ends an epoch reads the sums while others add to them. The sums only grow, and the next
+ * epoch begins with the very values with which this one has ended, so nothing is lost.
  */
 #include <linux/kvm_host.h>
 #include <linux/sched/clock.h>
@@ -51,7 +51,7 @@
 /* Cycles that a PAUSE exit counts for in the filter in software. */
 #define SOFT_PAUSE	1024
 
-/* NULL if nobody has needed them yet. */
+/* The epochs of a VM, NULL if nobody has needed epochs yet. */
 static struct pvsync_epochs *window_epochs_of(struct kvm *kvm)
 {
 	/* Matches the cmpxchg() from pvsync_epochs_keep(). */
@@ -69,7 +69,7 @@ static u32 window_pause_worth(bool soft)
 	return READ_ONCE(pvsync_pause_cycles.now) ?: (soft ? SOFT_PAUSE : pvsync_pause_measured);
 }
 
-/* Least and most are parameters of their own, so they may be the wrong way round. */
+/* Least and most are two parameters, so an admin may set least above most. */
 static struct pvsync_bounds window_bounds_of(struct kvm *kvm)
 {
 	struct pvsync_vm *vm = &kvm->arch.pvsync;
@@ -85,12 +85,14 @@ static struct pvsync_bounds window_bounds_of(struct kvm *kvm)
 }
 
 /*
- * A window of another policy is taken up, so this epoch says nothing of the search's. If that
- * is back when the epoch ends, it begins anew. Mostly there is nothing to write.
+ * A vCPU takes up a window of another policy, so this epoch says nothing of the window that
+ * the search chose. If the search's policy is back when the epoch ends, the search begins
+ * anew. Mostly there is nothing to write.
  *
- * window_steer_search() may note its search at the same time, for a policy that is gone
- * by then or back again: either the next vCPU to take a window up is here once more, or
- * a search begins anew that need not have.
+ * window_steer_search() may note its search at the same time. If its policy is gone by then,
+ * the next vCPU to take a window up comes here once more. If the policy is back, the last
+ * store decides. With the store here, a search begins anew without need. With the other one,
+ * the search goes on, after one epoch that mixes windows of two policies.
  */
 static void window_leave_search(struct pvsync_epochs *epochs)
 {
@@ -105,7 +107,7 @@ static u32 window_searched_now(struct kvm *kvm, u32 policy)
 
 	if (likely(epochs && READ_ONCE(epochs->searching) == policy))
 		return READ_ONCE(epochs->window);
-	/* The search begins with the next epoch. */
+	/* A search begins at the end of this epoch. */
 	window_leave_search(epochs);
 	bounds = window_bounds_of(kvm);
 	return clamp(bounds.start, bounds.least, bounds.most);
@@ -165,10 +167,10 @@ EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_pauses);
 /**
  * pvsync_window_soft - for how long a vCPU with the filter in software may spin
  * @vcpu: the vCPU
- * @shrink: it comes from waiting for a CPU
+ * @shrink: whether it comes from waiting for a CPU
  *
- * Stock KVM has no window on such processors; what it would do with one is what it
- * does on those of Intel, whose window is in cycles, too.
+ * Stock KVM has no window on such processors. The stock window here grows and shrinks as
+ * stock KVM's does on Intel's processors, where it is in cycles, too.
  *
  * Context: thread of @vcpu.
  */
@@ -184,7 +186,7 @@ void pvsync_window_soft(struct kvm_vcpu *vcpu, bool shrink)
 }
 EXPORT_SYMBOL_FOR_KVM_INTERNAL(pvsync_window_soft);
 
-/* As stock KVM does it: before it yields, so that the window shrinks again if it can. */
+/* As in stock KVM, before the yield: the window may shrink again after a wait for a CPU. */
 static void window_grow_stock(struct pvsync_window *mine)
 {
 	mine->stock = __grow_ple_window(mine->stock, KVM_VMX_DEFAULT_PLE_WINDOW,
@@ -225,7 +227,7 @@ bool pvsync_window_reached(struct kvm_vcpu *vcpu)
 	}
 	if (!seen.reached)
 		return false;
-	/* It may be more than the window: whole PAUSEs. */
+	/* Whole PAUSEs may be more than the window. */
 	mine->window.now = min_t(u64, seen.reached, U32_MAX);
 	window_grow_stock(&mine->window);
 	return true;
@@ -303,7 +305,7 @@ static u64 window_cycles_to_ns(u64 cycles)
 	return pvsync_scale(cycles, NSEC_PER_MSEC, tsc_khz);
 }
 
-/* What has been added since the last call. */
+/* What vCPUs have added since the last call. */
 static void window_measure_epoch(struct kvm *kvm, struct pvsync_epoch *epoch)
 {
 	struct pvsync_epochs *epochs = window_epochs_of(kvm);
@@ -321,7 +323,7 @@ static void window_measure_epoch(struct kvm *kvm, struct pvsync_epoch *epoch)
 		.windows = now.windows - before->windows,
 		.spun_ns = window_cycles_to_ns(spun),
 		.handling_ns = now.handling_ns - before->handling_ns,
-		/* A vCPU that is another thread's now may have had less than before. */
+		/* A vCPU may have got another thread, with less CPU time than the one before. */
 		.cpu_ns = cpu_ns > epochs->cpu_before ? cpu_ns - epochs->cpu_before : 0,
 	};
 	epochs->before = now;
@@ -374,10 +376,10 @@ static bool window_epoch_is_over(struct kvm *kvm, u64 spins)
 				 pvsync_number_of(&pvsync_aple_epoch, own));
 }
 
-/* How long a VM goes without epochs that there was no memory for, ns. */
+/* How long a VM goes without epochs after there was no memory for them, ns. */
 #define EPOCHS_RETRY	NSEC_PER_SEC
 
-/* Of each spin of each vCPU, until there is memory. */
+/* Each spin of each vCPU asks, until there is memory. */
 static struct pvsync_epochs *window_keep_for_spin(struct kvm *kvm)
 {
 	struct pvsync_vm *vm = &kvm->arch.pvsync;
@@ -393,7 +395,7 @@ static struct pvsync_epochs *window_keep_for_spin(struct kvm *kvm)
 	return epochs;
 }
 
-/* Those that this spin counts for; NULL if nobody asks for any. */
+/* The epochs that this spin counts for, NULL if nobody asks for epochs. */
 static struct pvsync_epochs *window_needed_epochs(struct kvm *kvm)
 {
 	u32 policy = pvsync_choice_index(pvsync_window_of(kvm));
@@ -403,13 +405,13 @@ static struct pvsync_epochs *window_needed_epochs(struct kvm *kvm)
 }
 
 /**
- * pvsync_window_spun - a vCPU has spun for its whole window, and was handled
+ * pvsync_window_spun - a vCPU has spun for its whole window, and the host has handled it
  * @vcpu: the vCPU
  * @window: the window that it reached, cycles
- * @handling_ns: how long that took, ns
+ * @handling_ns: how long the handling took, ns
  *
- * Epochs that are kept are measured with all policies, so that what these cost can be
- * compared. A vCPU that has had no window of pvsync's yet counts for none.
+ * Where a VM keeps epochs, it measures them with all policies, so that users can compare the
+ * policies' costs. A vCPU that has had no window of pvsync's yet counts for no epoch.
  *
  * Context: thread of @vcpu, may sleep.
  */
@@ -433,7 +435,7 @@ void pvsync_window_spun(struct kvm_vcpu *vcpu, u32 window, u64 handling_ns)
 		return;
 	if (!mutex_trylock(&epochs->lock))
 		return;
-	/* Another one may have ended it just before. */
+	/* Another vCPU may have ended the epoch just before. */
 	spins = atomic64_read(&epochs->spins);
 	if (window_epoch_is_over(vcpu->kvm, spins)) {
 		window_end_epoch(vcpu);
@@ -457,7 +459,7 @@ static void window_show_epoch(struct seq_file *seq, u64 number, const struct pvs
  * @seq: where they are shown
  * @kvm: the VM, which keeps epochs
  *
- * A line of heads, and a line for each, from the first on.
+ * Writes a line of heads, then a line for each epoch, the earliest first.
  *
  * Context: may sleep.
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Windows of SVM: the pause filter of the processor, or that in software where it
- * has none. Part of kvm-amd.
+ * Windows of SVM: the pause filter of the processor, or the filter in software where the
+ * processor has none. This file is part of kvm-amd.
  */
 #include <linux/kvm_host.h>
 
@@ -12,13 +12,13 @@
 
 #include "spin.h"
 
-/* As KVM needs it: a processor without a threshold would count all PAUSEs alike. */
+/* KVM needs a threshold, too: a processor without it would count all PAUSEs alike. */
 static bool window_svm_has_filter(void)
 {
 	return boot_cpu_has(X86_FEATURE_PAUSEFILTER) && boot_cpu_has(X86_FEATURE_PFTHRESHOLD);
 }
 
-/* Whether the VM's PAUSEs are to exit, at the end of a window or each of them. */
+/* Whether the VM's PAUSEs are to exit: each, or the one at the end of a window. */
 static bool window_svm_wants_exits(struct kvm *kvm)
 {
 	switch (pvsync_pause_of(kvm)) {
@@ -56,8 +56,9 @@ static void window_svm_set(struct vcpu_svm *svm)
  * __pvsync_svm_load - pvsync_svm_load() once somebody asks for it
  * @vcpu: the vCPU
  *
- * What a guest of this guest has is what its own host chose, see
- * nested_vmcb02_prepare_control(); it is left, and what this one's exits are until it is back.
+ * The filter of a guest's guest is what its own host chose, see
+ * nested_vmcb02_prepare_control(). This leaves it alone, and leaves this guest's intercept of
+ * PAUSE alone until the vCPU is back from its own guest.
  *
  * Context: as pvsync_svm_load().
  */
@@ -66,7 +67,7 @@ void __pvsync_svm_load(struct kvm_vcpu *vcpu)
 	struct vcpu_svm *svm = to_svm(vcpu);
 	bool wanted = window_svm_wants_exits(vcpu->kvm);
 
-	/* In the midst of a nested entry there is nothing to be recalculated yet. */
+	/* In the midst of a nested entry KVM cannot recalculate intercepts yet. */
 	if (!is_guest_mode(vcpu))
 		window_svm_set_exits(svm, wanted);
 	if (!wanted)

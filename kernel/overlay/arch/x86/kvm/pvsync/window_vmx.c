@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Windows of VMX: its pause loop exits. Part of kvm-intel. */
+/* Windows of VMX: its pause loop exits. This file is part of kvm-intel. */
 #include <linux/kvm_host.h>
 
 #include "../vmx/vmx.h"
@@ -10,7 +10,7 @@
 static void window_vmx_set(struct kvm_vcpu *vcpu)
 {
 	struct vcpu_vmx *vmx = to_vmx(vcpu);
-	u32 window = U32_MAX;	/* More than a second, and no vCPU runs for that long. */
+	u32 window = U32_MAX;	/* About a second; no vCPU runs for so long. */
 
 	if (pvsync_pause_of(vcpu->kvm) != PVSYNC_PAUSE_OFF)
 		window = pvsync_window(vcpu, vmx->ple_window);
