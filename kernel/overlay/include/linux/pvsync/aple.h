@@ -11,8 +11,8 @@
  * A window is a number of cycles of the time stamp counter. Time is divided into
  * epochs, each of which ends with a given number of spins that reached the window.
  * What a VM wasted in an epoch, over the CPU time that it got, is the epoch's
- * inefficiency. The search varies the window from epoch to epoch and moves the
- * desired one to where the inefficiency is least.
+ * inefficiency. The search varies the window from epoch to epoch. It moves the
+ * desired window to where the inefficiency is least.
  *
  * Two searches:
  *
@@ -21,20 +21,20 @@
  * inefficient one becomes T_d.
  *
  * "aple-steady" makes the same trials, and differs in what it concludes. In simulated
- * workloads (tests/policy) it is nowhere worse by more than 0.2 %, and wastes up to a
+ * workloads (tests/policy) it is nowhere worse by more than 0.2 %. It wastes up to a
  * sixth less where the best window is far away or changes:
  *
  * - With a fixed delta, it takes 24 rounds, or 72,000 spins, from T_0 to T_u. Here the
  *   step doubles while T_d keeps moving in one direction, up to a quarter of the
  *   range, and otherwise halves down to delta.
  * - Three single values always have a smallest one, so Algorithm 1 walks about
- *   where epochs are noisy: it forgets in each round what the ones before have
- *   found. Here, as long as T_d stays, what is known of the two sides is the mean of
- *   what this round and the earlier ones found, with half of the weight each.
+ *   where epochs are noisy: each round forgets what earlier rounds have found. Here, as
+ *   long as T_d stays, the gain of each side is the mean of this round's gain and of the
+ *   mean before, with half of the weight each.
  *
- * A dead zone, so that T_d moves only for gains that are larger than the noise, was
- * tried and made things worse: there are few rounds, and a gain that is missed costs
- * more than a step that was not worth it and is soon taken back.
+ * There is no dead zone, in which T_d would stay for gains that are smaller than the
+ * noise. It makes things worse: there are few rounds, and a missed gain costs more than a
+ * needless step that is soon taken back.
  */
 
 #include <linux/math64.h>
@@ -67,9 +67,9 @@ struct pvsync_bounds {
 };
 
 /**
- * struct pvsync_epoch - what an epoch was like
+ * struct pvsync_epoch - an epoch's figures
  * @spins: spins that reached the window
- * @windows: sum of the windows that they reached, cycles
+ * @windows: sum of the windows that these spins reached, cycles
  * @spun_ns: time spent spinning in vain, ns: @windows as the machine has it
  * @handling_ns: time spent handling these spins, ns
  * @cpu_ns: CPU time that the VM got, ns
@@ -87,12 +87,13 @@ struct pvsync_epoch {
  * @desired: T_d, cycles
  * @trial: which epoch of the round this is, enum pvsync_trial
  * @window: windows of the round's epochs, cycles
- * @cost: inefficiencies of those that are over
- * @step: how far the trials of "aple-steady" are from T_d, cycles; so are the rest
+ * @cost: inefficiencies of the round's epochs that are over
+ * @step: how far the trials of "aple-steady" are from T_d, cycles; as the rest, only for
+ *	"aple-steady"
  * @moved: direction in which T_d moved in the last round, 1 or -1; 0 if it stayed
  * @longer: by how much a longer window is less inefficient, in units of
  *	1 / PVSYNC_WHOLE of the inefficiency at T_d
- * @shorter: by how much a shorter one is
+ * @shorter: by how much a shorter window is less inefficient, in the same units
  */
 struct pvsync_aple {
 	u32	desired;
@@ -120,7 +121,7 @@ static inline u64 pvsync_scale(u64 a, u64 b, u64 c)
  * @pauses: intervals between PAUSE instructions that were timed; 0 where the
  *	processor itself ends a spin, as it counts true cycles then
  * @timed: sum of these intervals, cycles
- * @pause: cycles that one of them counts for in a window, not 0
+ * @pause: cycles that a PAUSE counts for in a window, not 0
  *
  * Return: cycles.
  */
@@ -144,7 +145,7 @@ static inline u32 pvsync_inefficiency(const struct pvsync_epoch *epoch)
 	return min_t(u64, pvsync_scale(wasted, PVSYNC_WHOLE, epoch->cpu_ns), U32_MAX);
 }
 
-/* Begin the epoch of @trial, with trials @step away from T_d. Its window. */
+/* Begin the epoch of @trial, with trials @step away from T_d. Return: its window. */
 static inline u32 pvsync_aple_try(struct pvsync_aple *aple, const struct pvsync_bounds *bounds,
 				  enum pvsync_trial trial, u32 step)
 {
@@ -181,7 +182,7 @@ static inline u32 pvsync_aple_begin(struct pvsync_aple *aple, const struct pvsyn
  * @bounds: its bounds; they may have changed
  * @cost: inefficiency of the epoch
  *
- * Of equals, the desired window is taken, then the longer one.
+ * Of windows with equal costs, it takes the desired window, then the longer one.
  *
  * Return: the window of the next epoch, cycles.
  */
@@ -202,7 +203,7 @@ static inline u32 pvsync_aple_next(struct pvsync_aple *aple, const struct pvsync
 	return pvsync_aple_try(aple, bounds, PVSYNC_TRY_DESIRED, bounds->step);
 }
 
-/* By how much @trial was less inefficient; nothing if a bound did not let it differ. */
+/* By how much @trial was less inefficient; 0 if a bound did not let its window differ. */
 static inline s64 pvsync_aple_gain(const struct pvsync_aple *aple, enum pvsync_trial trial)
 {
 	s64 stay = aple->cost[PVSYNC_TRY_DESIRED];
@@ -223,7 +224,7 @@ static inline s32 pvsync_aple_judge(struct pvsync_aple *aple)
 	return aple->longer >= aple->shorter ? 1 : -1;
 }
 
-/* What was found at the old T_d does not count at the new one. */
+/* Gains at the old T_d do not count at the new one. */
 static inline void pvsync_aple_move(struct pvsync_aple *aple, s32 direction)
 {
 	aple->desired = aple->window[direction > 0 ? PVSYNC_TRY_LONGER : PVSYNC_TRY_SHORTER];
@@ -280,7 +281,7 @@ static inline bool pvsync_epoch_over(u64 began, u64 spins, u32 length)
  * @bounds: its bounds; they may have changed
  * @steady: it is "aple-steady"
  * @goes_on: the epoch was of this search; if not, one begins
- * @cpu_ns: CPU time of the epoch, ns; without any it says nothing, and is tried once more
+ * @cpu_ns: CPU time of the epoch, ns; an epoch without CPU time says nothing, and is tried again
  * @cost: inefficiency of the epoch
  *
  * Return: the window of the next epoch, cycles.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every counter of pvsync, once. Included with PVSYNC_COUNTER(name, about)
- * defined: the kernel makes its enumeration and its debugfs file from it, the
- * lab and the documentation read the same lines. No include guard on purpose.
+ * Every counter of pvsync, once. A file that includes this defines
+ * PVSYNC_COUNTER(name, about). The kernel makes its enumeration and its debugfs file from
+ * it; the lab and the documentation read the same lines. No include guard on purpose.
  */
 PVSYNC_COUNTER(lock_acquisitions, "spinlock acquisitions (N of Table 1)")
 PVSYNC_COUNTER(lock_contended, "acquisitions that found the lock taken")

@@ -27,7 +27,7 @@ bool __pvsync_extended(struct task_struct *prev);
  * Context: __schedule(), before it has changed anything: preemption disabled,
  * interrupts enabled.
  *
- * Return: true if it stays; the request to switch is gone then, and comes again.
+ * Return: true if it stays; the request to switch is gone then, and will come again.
  */
 static __always_inline bool pvsync_extended(struct task_struct *prev)
 {

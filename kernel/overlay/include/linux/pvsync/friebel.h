@@ -3,22 +3,22 @@
 #define _LINUX_PVSYNC_FRIEBEL_H
 
 /*
- * Which vCPU runs instead of one that spins: T. Friebel and S. Biemueller, "How to Deal
- * with Lock Holder Preemption", Xen Summit 2008, section 3: another vCPU of the same
- * guest, "preferring VCPUs preempted in kernel mode because they are likely to be
+ * Which vCPU runs instead of one that spins. After T. Friebel and S. Biemueller, "How to
+ * Deal with Lock Holder Preemption", Xen Summit 2008, section 3. It is another vCPU of the
+ * same guest, "preferring VCPUs preempted in kernel mode because they are likely to be
  * preempted lock-holders". Self-contained, so that tests in user space compile the same
  * bytes.
  *
- * The paper does not say which of them. It is the one that has waited longest for a
- * CPU: a preempted holder before those that have spun for its lock since, and these in
- * the order in which they gave up, which with fair locks is the order in which they get
- * it. Going round by index instead may run against that order for as long as the convoy
- * lasts, so that each hand-over of a ticket lock takes as many yields as there are
+ * The paper does not say which of these vCPUs. Here it is the vCPU that has waited longest
+ * for a CPU. So a preempted holder comes before the vCPUs that have spun for its lock since.
+ * These come in the order in which they gave up, and with fair locks they get the lock in
+ * that order. To go round by index instead may run against that order for as long as the
+ * convoy lasts. Then each hand-over of a ticket lock takes as many yields as there are
  * waiters.
  *
  * A search looks at all siblings once for each choice, and once more where it goes on
- * from kernel mode to the rest. Time stamps say where it has come to, so whom the
- * scheduler refused is not chosen again.
+ * from kernel mode to the rest. Time stamps say how far it has come, so it does not choose a
+ * vCPU again that the scheduler refused.
  */
 
 #include <linux/limits.h>
@@ -26,10 +26,11 @@
 
 /**
  * struct pvsync_friebel - how far a search has come, all zero at first
- * @rest: those preempted in kernel mode have had their turn
- * @over: so have the rest
- * @after: time stamp of the last choice among those whose turn it is; 0 before there is one
- * @first: of those looked at, the earliest one after that; U64_MAX if there is none
+ * @rest: vCPUs preempted in kernel mode have had their turn
+ * @over: the rest have had their turn as well
+ * @after: time stamp of the last choice among the vCPUs whose turn it is; 0 before a choice
+ * @first: the earliest time stamp after @after among the vCPUs looked at; U64_MAX if there
+ *	is none
  */
 struct pvsync_friebel {
 	bool	rest;
@@ -56,7 +57,7 @@ static inline bool pvsync_friebel_begin(struct pvsync_friebel *search)
  * @since: time stamp of when it lost its CPU; 0 if it never had one
  * @in_kernel: it was preempted in kernel mode
  *
- * Of siblings with the same time stamp, one is chosen in a search.
+ * A search chooses one of several siblings with the same time stamp.
  *
  * Return: true if it is to run before all others that were looked at.
  */
@@ -72,8 +73,8 @@ static inline bool pvsync_friebel_better(struct pvsync_friebel *search, u64 sinc
  * pvsync_friebel_end - all siblings have been looked at
  * @search: the search
  *
- * Return: true if the last one that was better is the choice; if not, it is the turn of
- * the rest, if there is another one.
+ * Return: true if the last sibling that was better is the choice; if not, the turn of the
+ * rest comes, unless they have had it.
  */
 static inline bool pvsync_friebel_end(struct pvsync_friebel *search)
 {

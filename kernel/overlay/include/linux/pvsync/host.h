@@ -23,7 +23,7 @@ enum pvsync_candidate {
 	PVSYNC_NR_CANDIDATES
 };
 
-/* pvsync.yield: what the scheduler makes of it. */
+/* pvsync.yield: how the scheduler treats that yield. */
 enum pvsync_yield {
 	PVSYNC_YIELD_HINT,
 	PVSYNC_YIELD_STRONG,
@@ -68,9 +68,9 @@ struct pvsync_number;
 /**
  * struct pvsync_choice - a parameter whose values have names
  * @name: of the parameter
- * @values: names of its values; one that ends with a colon is followed by a number
+ * @values: names of its values; a number follows a name that ends with a colon
  * @nr: how many
- * @number: what such a number may be; NULL if there is none
+ * @number: the bounds of that number; NULL if no name has one
  * @now: the value for guests without one of their own: an index of @values, with a
  *	number above PVSYNC_CHOICE_BITS
  * @chosen: called with a value before it comes into force, for all or for one
@@ -142,7 +142,7 @@ extern bool pvsync_tlb_unawaited;
 extern bool pvsync_mark_lost;
 #endif
 
-/* Whether shootdowns are to be lost on purpose, in test builds only. */
+/* Whether to lose shootdowns on purpose, in test builds only. */
 static inline bool pvsync_busted_tlb(void)
 {
 #ifdef CONFIG_PVSYNC_BUSTED
@@ -152,7 +152,7 @@ static inline bool pvsync_busted_tlb(void)
 #endif
 }
 
-/* Whether callers are to be told on purpose that all targets are past emulation, likewise. */
+/* Whether to say on purpose that all targets are past emulation, in test builds only. */
 static inline bool pvsync_busted_await(void)
 {
 #ifdef CONFIG_PVSYNC_BUSTED
@@ -162,7 +162,7 @@ static inline bool pvsync_busted_await(void)
 #endif
 }
 
-/* Whether marks of preempted vCPUs are to be lost on purpose, likewise. */
+/* Whether to lose marks of preempted vCPUs on purpose, in test builds only. */
 static inline bool pvsync_busted_mark(void)
 {
 #ifdef CONFIG_PVSYNC_BUSTED

@@ -14,26 +14,26 @@
  *				to another one themselves
  *	section			in a critical section, as the guest itself says
  *	resource waiters	all others
- *	yielded			of these, those that had been chosen since they were
- *				last here
+ *	yielded			resource waiters that have been chosen since they were
+ *				last in this list
  *
  * A policy is an order of the lists, and for each the end to begin at: the latest or the
  * earliest of the paper's time stamps. Lists are not linked. Each vCPU has its list and its
- * stamp in one word, its place, and who chooses looks at those of all vCPUs. So to join or
- * to leave is one step on a word of the vCPU's own, and nothing is shared by all where they
- * lose and get their CPUs.
+ * stamp in one word, its place. A vCPU that chooses looks at the places of all vCPUs. So to
+ * join or to leave is one step on a word of the vCPU's own. vCPUs that lose and get their
+ * CPUs share nothing.
  *
  * A chosen vCPU has mostly had more than its share of the CPU, and is soon preempted
  * again. As the resource waiter with the latest time stamp it would be chosen again,
- * though it holds nobody up, and so on (section 3.3): hence the last list. A vCPU that
- * was chosen but has not got a CPU yet stays in its list, at the far end, so that
- * vCPUs which spin at the same time choose different ones.
+ * though it holds nobody up, and so on (section 3.3). The last list prevents that. A vCPU
+ * that was chosen but has not got a CPU yet stays in its list, at the far end. So vCPUs
+ * which spin at the same time choose different ones.
  */
 
 #include <linux/atomic.h>
 #include <linux/types.h>
 
-/* The lists; PVSYNC_NO_LIST is that of vCPUs which wait for nothing. */
+/* The lists; PVSYNC_NO_LIST is the list of vCPUs which wait for nothing. */
 enum pvsync_list_of {
 	PVSYNC_NO_LIST,
 	PVSYNC_RESOURCE,
@@ -53,16 +53,17 @@ enum pvsync_order {
 	PVSYNC_NR_ORDERS
 };
 
-/* A place: its list, whether it was chosen, and above these its time stamp. */
+/* A place: its list, whether the vCPU was chosen, and above these bits its time stamp. */
 #define PVSYNC_PLACE_LIST	7
 #define PVSYNC_PLACE_CHOSEN	8
 #define PVSYNC_PLACE_STAMP	4	/* bits below it */
 
 /**
  * struct pvsync_waiter - a vCPU that waits for a CPU, or does not; all zero at first
- * @place: see PVSYNC_PLACE_LIST. It was chosen, and has not been preempted as a resource
- *	waiter since. Its stamp is when it joined or was chosen since, ns; if it went to the
- *	far end of a list whose latest are first, the negative of that
+ * @place: see PVSYNC_PLACE_LIST. Chosen says that the vCPU was chosen, and has not been
+ *	preempted as a resource waiter since. The stamp is when it joined or was chosen
+ *	since, ns. It is negative if the vCPU went to the far end of a list whose latest
+ *	are first
  *
  * All that happens to it happens to this word::
  *
@@ -75,9 +76,9 @@ enum pvsync_order {
  *	[RmW] no list; chosen or not
  *	[S]   list by chosen, stamp
  *
- * Either it is seen as chosen when it joins the next time, or it had left before and the
- * change fails. Of two that choose it at once, one fails and looks once more. In no list,
- * it is written by its own thread alone.
+ * Either the vCPU is seen as chosen when it joins the next time, or it had left before and
+ * the change fails. If two choose it at once, one fails and looks once more. While it is in
+ * no list, its own thread alone writes to it.
  */
 struct pvsync_waiter {
 	atomic64_t	place;
@@ -156,8 +157,8 @@ static inline enum pvsync_list_of pvsync_list_for(enum pvsync_order order, bool 
  * pvsync_join - a vCPU has lost its CPU, and waits for one
  * @waiter: the vCPU, in no list
  * @why: PVSYNC_RESOURCE, PVSYNC_LOCK or PVSYNC_SECTION
- * @now: the time, ns, not 0; below 2^59. Two CPUs' may differ by a little, as then may the
- *	order of those that joined at about the same time
+ * @now: the time, ns, not 0; below 2^59. The clocks of two CPUs may differ by a little.
+ *	Then the order of vCPUs that joined at about the same time may differ as well
  *
  * Context: its own thread.
  */
@@ -188,8 +189,8 @@ static inline bool pvsync_was_tried(const struct pvsync_tried *tried,
 static inline const struct pvsync_turn *pvsync_turns_of(enum pvsync_order order)
 {
 	/*
-	 * The paper knows no sections: what is in that list was put there while another
-	 * policy was in force.
+	 * The paper knows no sections: a vCPU in that list joined it while another policy
+	 * was in force.
 	 */
 	static const struct pvsync_turn orders[PVSYNC_NR_ORDERS][PVSYNC_TURNS] = {
 		[PVSYNC_HVS] = {
@@ -228,10 +229,10 @@ static inline unsigned int pvsync_turn_of(const struct pvsync_turn *turns,
 }
 
 /**
- * struct pvsync_first - the first vCPU in the order of a policy, of those looked at
+ * struct pvsync_first - the first vCPU, so far, in the order of a policy
  * @waiter: the vCPU; NULL at first, and if there is none
  * @place: its place when it was looked at
- * @turn: that of its list
+ * @turn: the turn of its list
  */
 struct pvsync_first {
 	struct pvsync_waiter	*waiter;
@@ -239,7 +240,7 @@ struct pvsync_first {
 	unsigned int		turn;
 };
 
-/* In the order of a policy, @place comes before that of @first. */
+/* In the order of a policy, @place comes before the place of @first. */
 static inline bool pvsync_comes_before(const struct pvsync_first *first,
 				       const struct pvsync_turn *turns, unsigned int turn,
 				       s64 place)
@@ -253,9 +254,9 @@ static inline bool pvsync_comes_before(const struct pvsync_first *first,
 
 /**
  * pvsync_look_at - look at a vCPU for a choice
- * @first: the best of those before it; it takes its place if it is better
+ * @first: the best vCPU so far; @waiter takes its place if it is better
  * @order: the policy
- * @tried: what this search has chosen so far; these are passed by, and all after PVSYNC_TRIES
+ * @tried: what this search has chosen so far; it passes these by, and all after PVSYNC_TRIES
  * @waiter: the vCPU, whether it waits or not
  */
 static inline void pvsync_look_at(struct pvsync_first *first, enum pvsync_order order,
@@ -280,11 +281,12 @@ static inline void pvsync_look_at(struct pvsync_first *first, enum pvsync_order 
  * @tried: what this search has chosen so far; the vCPU is added
  * @now: the time, as for pvsync_join()
  *
- * To be called again after the same with the same @tried, if the scheduler refuses it: whom
- * it cannot run now, as its group has used up its bandwidth, must not keep the other lists
- * from their turns. It counts as chosen all the same, as in the paper, which marks whom it
- * selects: the mark has to be there before the vCPU can run, and who takes it back after a
- * refusal may take that of another vCPU's choice.
+ * If the scheduler refuses the vCPU, look at all again with the same @tried, and call this
+ * again. The scheduler cannot run a vCPU now whose group has used up its bandwidth, and that
+ * vCPU must not keep the other lists from their turns. It counts as chosen all the same, as
+ * in the paper, which marks each vCPU that it selects. The mark has to be there before the
+ * vCPU can run. To take it back after a refusal may take back the mark of another vCPU's
+ * choice.
  *
  * Return: false if its place has changed since it was looked at, with nothing done.
  */

@@ -3,9 +3,9 @@
 #define _LINUX_PVSYNC_IPI_H
 
 /*
- * A CPU waits for others to run a function: what kernel/smp.c calls. The host is told
- * of it (see kernel/pvsync/ecs.c), and may be asked to run those that it has preempted
- * (see kernel/pvsync/ipi.c).
+ * A CPU waits for others to run a function: what kernel/smp.c calls. The host is told of the
+ * wait (see kernel/pvsync/ecs.c). The caller may ask the host to run CPUs that the host has
+ * preempted (see kernel/pvsync/ipi.c).
  */
 
 #include <linux/types.h>
@@ -13,7 +13,7 @@
 #include <linux/pvsync/ecs.h>
 #include <linux/pvsync/shims.h>
 
-/* Who may be switched away from meanwhile is told as a task, in the word that follows it. */
+/* A caller that may be switched away from waits as a task, in the word that follows the task. */
 static __always_inline void pvsync_call_wait_begins(bool stays)
 {
 	if (stays)
@@ -70,7 +70,7 @@ static __always_inline void pvsync_ipi_wait_ends(const bool *stays)
  * @calls: what they were asked to run, per CPU
  * @cpus: which CPUs
  *
- * To be the first line of the block.
+ * Has to be the first line of the block.
  *
  * Context: smp_call_function_many_cond(): task, interrupts enabled; preemption as
  * pvsync_call_wait_stays() says.

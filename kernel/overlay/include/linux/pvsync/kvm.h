@@ -41,16 +41,17 @@ struct pvsync_tlb_range {
 
 /**
  * struct pvsync_tlb - what a vCPU has to flush before it enters the guest
- * @lock: bit 0 guards the rest; a bit, as all of it is zero to begin with
- * @all: every translation; the ranges do not matter
+ * @lock: bit 0 guards the rest; it is a bit, as all of the struct is zero to begin with
+ * @all: flush every translation; the ranges do not matter then
  * @nr: number of @ranges
  * @pages: sum of their pages
  * @ranges: the ranges
  * @asked: sequence number of the last request
- * @done: that of the last request that has been flushed; read without the lock
- * @settled: nothing that is left to be done of the last exit uses an address of the guest's
- *	page tables; written by the vCPU's thread, read by others without the lock
- * @returned: the highest one whose hypercall has returned
+ * @done: sequence number of the last request that the vCPU has flushed for; read without
+ *	the lock
+ * @settled: the rest of the last exit's work uses no address of the guest's page tables;
+ *	written by the vCPU's thread, read by others without the lock
+ * @returned: the highest sequence number whose hypercall has returned
  */
 struct pvsync_tlb {
 	unsigned long		lock;
@@ -67,10 +68,10 @@ struct pvsync_tlb {
 };
 
 /**
- * struct pvsync_told - the latest of what a guest was told of a vCPU
+ * struct pvsync_told - what a guest was last told of a vCPU
  * @preempted: as in struct pvsync_ecs
- * @overcommitted: as there
- * @borrowed: as there
+ * @overcommitted: as in struct pvsync_ecs
+ * @borrowed: as in struct pvsync_ecs
  */
 struct pvsync_told {
 	u32		preempted;
@@ -82,13 +83,13 @@ struct pvsync_told {
  * struct pvsync_shared - what a vCPU shares with the host
  * @form: of its claims, as in PVSYNC_ECS_FORM_MASK; 0 if it shares nothing
  * @record: where its struct pvsync_ecs is
- * @preempt_count: where its preempt count is; this and the rest if it is free
- * @task: where its pointer to the running task is, if it has told
+ * @preempt_count: where its preempt count is; as the next four, for PVSYNC_ECS_FREE only
+ * @task: where its pointer to the running task is, if the guest has told
  * @layout: of its preempt count
  * @memory: where the guest maps its memory
  * @nesting: where a task has its nesting of RCU readers
  * @told: what the record is to say
- * @written: it does
+ * @written: the record says what @told has
  * @asked: the arguments of the call that shared all this
  */
 struct pvsync_shared {
@@ -107,15 +108,15 @@ struct pvsync_shared {
 /**
  * struct pvsync_loan - time that a vCPU runs on after it was to be preempted
  * @timer: ends it
- * @granted: there is one
- * @returned: the guest has given it back, and has not run since
- * @dropped: it has ended without a switch, which has not come since
+ * @granted: there is a loan
+ * @returned: the guest has given the loan back, and has not run since
+ * @dropped: the loan has ended without a switch, which has not come since
  * @since: its begin, ns
  * @period: run time of the vCPU's thread at the begin of the account's period, ns
  * @ran: run time in that period so far, while no thread runs the vCPU, ns
- * @borrowed: time borrowed in it, and too much in those before, ns
+ * @borrowed: time borrowed in the period, and excess of the periods before, ns
  *
- * All but @timer only for the thread of the vCPU.
+ * Only the thread of the vCPU uses it, but for @timer.
  */
 struct pvsync_loan {
 	struct hrtimer	timer;
@@ -139,7 +140,7 @@ struct pvsync_loan {
  * @ns: sums of these waits, ns
  * @longest: the longest, ns
  *
- * Written by the vCPU's thread, read and cleared by others without a lock.
+ * The vCPU's thread writes it; others read and clear it without a lock.
  */
 struct pvsync_cpu_wait {
 	u32	round;
@@ -154,10 +155,10 @@ struct pvsync_cpu_wait {
  * @spins: how many
  * @windows: sum of the windows, cycles
  * @handling_ns: time spent handling them, ns
- * @pauses: intervals between PAUSE exits of one spin, whether it reached the window
+ * @pauses: intervals between PAUSE exits of one spin, whether or not it reached the window
  * @timed: sum of these intervals, cycles
  *
- * All of it only grows. Written by the vCPU's thread, read by others without a lock.
+ * All of it only grows. The vCPU's thread writes it; others read it without a lock.
  */
 struct pvsync_spun {
 	u64		spins;
@@ -170,8 +171,8 @@ struct pvsync_spun {
 /**
  * struct pvsync_window - for how long a vCPU may spin
  * @now: its window, or what the spin that has just reached it counts for, cycles
- * @stock: what stock KVM would have made of it, with the filter in software; cycles
- * @pauses: @now in PAUSE instructions, for a processor that counts these
+ * @stock: the window that stock KVM would have, with the filter in software; cycles
+ * @pauses: @now in PAUSE instructions, for a processor that counts PAUSEs
  * @filter: the filter in software
  */
 struct pvsync_window {
@@ -185,12 +186,12 @@ struct pvsync_window {
  * struct pvsync_vcpu - the part of a vCPU
  * @last_event: time of its last sign of spinning, ns
  * @yielding: its thread is giving its CPU to another vCPU
- * @marked: KVM was told that it is between two instructions, for the switch that it is in
+ * @marked: KVM was told that the vCPU is between two instructions, for the switch that it is in
  * @yielding_ns: time that its last sign spent in yields, or else without a CPU, ns
  * @spinning: its last sign is being handled
- * @left: when its thread lost the CPU in the meantime, ns
- * @left_by: of which of the thread's switches that is
- * @away_ns: for how long it has not had one in all since the sign, ns
+ * @left: when its thread lost the CPU since that sign, ns
+ * @left_by: the number of the thread's switch at @left
+ * @away_ns: for how long it has not had a CPU in all since the sign, ns
  * @looked_at: vCPUs that its last sign looked at
  * @window: for how long it may spin
  * @spun: what its spins have cost
@@ -198,9 +199,9 @@ struct pvsync_window {
  * @cpu: where the target was queued
  * @switches: switches of that CPU so far
  * @exits: exits of this vCPU so far
- * @waiter: its place among those that wait for a CPU; this and the next two are others' to write
+ * @waiter: its place among waiters for a CPU; others write it and the next two as well
  * @wanted: @wanted_by may have bits
- * @wanted_by: vCPUs, by their index, that yielded to this one since it ran last
+ * @wanted_by: vCPUs, by their index, that yielded to this vCPU since it ran last
  * @tlb: translations to flush
  * @ecs: what it shares of its critical sections
  * @loan: extra time in them, and the account of it
@@ -244,9 +245,9 @@ struct pvsync_vcpu {
 /**
  * struct pvsync_kept - an epoch that is over
  * @ended: when, CLOCK_MONOTONIC, ns
- * @epoch: what it was like
+ * @epoch: its figures
  * @inefficiency: its inefficiency
- * @next: the VM's window of the next one, cycles; 0 without a search
+ * @next: the VM's window of the next epoch, cycles; 0 without a search
  */
 struct pvsync_kept {
 	u64			ended;
@@ -262,15 +263,16 @@ struct pvsync_kept {
  *	there is none
  * @began: @spins at the begin of this epoch
  * @spins: spins of its vCPUs that reached their windows
- * @lock: guards the rest, and whoever ends an epoch
+ * @lock: guards the rest, and lets one CPU at a time end an epoch
  * @before: sums over the vCPUs at the begin of this epoch
- * @cpu_before: CPU time of the VM then, ns
+ * @cpu_before: CPU time of the VM at the begin of this epoch, ns
  * @aple: the search
  * @number: epochs that are over
- * @kept: the latest of them, the one with number n at n % PVSYNC_KEPT_EPOCHS
+ * @kept: the latest epochs that are over, number n at n % PVSYNC_KEPT_EPOCHS
  *
- * What every spin reads, what every spin writes, and what epochs write are apart. A VM has
- * them from when a policy searches for its window, or somebody opens their file in debugfs.
+ * Fields that every spin reads, fields that every spin writes, and fields that epochs write
+ * are apart. A VM has them once a policy searches for its window, or somebody opens their
+ * file in debugfs.
  */
 struct pvsync_epochs {
 	u32			window;
@@ -360,14 +362,14 @@ void pvsync_init_vm(struct kvm *kvm);
 void pvsync_destroy_vm(struct kvm *kvm);
 void pvsync_create_vm_debugfs(struct kvm *kvm);
 
-/* All that vCPUs come by often is behind one key: a no-op each until somebody asks for it. */
+/* One key guards all that vCPUs come by often: a no-op each until somebody asks for it. */
 
 int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
 void __pvsync_candidate(struct kvm_vcpu *me);
 void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
 void __pvsync_vcpu_put(struct kvm_vcpu *vcpu);
 
-/* Called, and there, in the modules of the vendors. */
+/* The modules of the vendors define these and call them. */
 void __pvsync_svm_load(struct kvm_vcpu *vcpu);
 void __pvsync_svm_pause(struct kvm_vcpu *vcpu, bool in_kernel);
 void __pvsync_vmx_load(struct kvm_vcpu *vcpu);

@@ -3,14 +3,14 @@
 #define _LINUX_PVSYNC_PAUSE_H
 
 /*
- * A pause filter in software, for processors that can intercept PAUSE but not
- * count: what KVM is told by others that a vCPU has spun for a whole window. And
- * windows for those that count. Self-contained, so that tests in user space compile
+ * A pause filter in software, for processors that can intercept PAUSE but not count. Other
+ * processors tell KVM that a vCPU has spun for a whole window; the filter tells it here. And
+ * windows for processors that count. Self-contained, so that tests in user space compile
  * the same bytes.
  *
  * PAUSE instructions that are no farther apart than the gap are one spin, as in
- * the filters of processors. Each one counts for a fixed number of cycles, and the
- * spin is reported when they add up to the window. True cycles would be of no use:
+ * the filters of processors. Each PAUSE counts for a fixed number of cycles. The filter
+ * reports the spin when they add up to the window. True cycles would be of no use:
  * here, a PAUSE is an exit, and may take longer than the window.
  */
 
@@ -23,8 +23,8 @@
 /**
  * struct pvsync_pauses - a window in PAUSE instructions, all zero at first
  * @pauses: how many
- * @window: the window that this is of, cycles
- * @worth: the cycles that one of them counted for
+ * @window: the window that @pauses stand for, cycles
+ * @worth: the cycles that a PAUSE counted for
  */
 struct pvsync_pauses {
 	u32	pauses;
@@ -34,13 +34,13 @@ struct pvsync_pauses {
 
 /**
  * pvsync_window_to_pauses - a window in PAUSE instructions
- * @last: the same the last time: only what has changed is divided
+ * @last: the result of the last call: the division is left out if nothing has changed
  * @window: the window, cycles
  * @stock: PAUSEs of stock KVM, whose window is this one if their cycles are as many
- * @worth: cycles that a PAUSE counts for, not 0; neither it nor @stock is more than 65,535
+ * @worth: cycles that a PAUSE counts for, not 0; @worth and @stock are at most 65,535
  *
- * Return: PAUSEs, 1 to PVSYNC_MOST_PAUSES unless it is @stock; times @worth, they are the window
- * that a spin reaches.
+ * Return: PAUSEs, 1 to PVSYNC_MOST_PAUSES unless it is @stock. Times @worth, they are the
+ * window that a spin reaches.
  */
 static inline u32 pvsync_window_to_pauses(struct pvsync_pauses *last, u32 window, u32 stock,
 					  u32 worth)
@@ -67,8 +67,8 @@ struct pvsync_filter {
 
 /**
  * struct pvsync_pause_seen - what a PAUSE means
- * @since: cycles since the one before, or since the report of the one before; 0 if
- *	that is farther away than the gap
+ * @since: cycles since the PAUSE before, or since its report; 0 if that is farther away than
+ *	the gap
  * @first: it begins a spin
  * @reached: cycles that the spin counts for, if it is reported; 0 if it is not
  */
@@ -82,7 +82,7 @@ struct pvsync_pause_seen {
  * pvsync_filter_pause - a vCPU executes PAUSE
  * @filter: its filter
  * @now: time stamp
- * @gap: most cycles between two of a spin
+ * @gap: most cycles between two PAUSEs of a spin
  * @pause: cycles that a PAUSE counts for, not 0
  * @window: cycles after which a spin is reported
  *
@@ -112,7 +112,7 @@ static inline struct pvsync_pause_seen pvsync_filter_pause(struct pvsync_filter 
  * @filter: its filter
  * @now: time stamp
  *
- * What was done in the meantime is no part of the interval to its next PAUSE.
+ * The time until this call is no part of the interval to the vCPU's next PAUSE.
  */
 static inline void pvsync_filter_resume(struct pvsync_filter *filter, u64 now)
 {

@@ -3,15 +3,15 @@
 #define _LINUX_PVSYNC_SHIMS_H
 
 /*
- * What differs between the kernels that pvsync is built for, 6.12 and 7.3, and nowhere else
- * is a version asked for. For C files, after what they include of Linux; most are macros, and
- * mean what they name where they are used.
+ * What differs between the kernels that pvsync is built for, 6.12 and 7.3. No other file asks
+ * for a version. For C files, after their other headers of Linux. Most are macros, and mean
+ * what they name where they are used.
  */
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
 
-/* Spinlocks: what a contended one calls, and what a release does. Until there is a second CPU. */
+/* Spinlocks: what a contended lock calls, and what a release does. For a boot with one CPU. */
 #define pvsync_get_slowpath()		(pv_ops.lock.queued_spin_lock_slowpath)
 #define pvsync_set_slowpath(slowpath)	(pv_ops.lock.queued_spin_lock_slowpath = (slowpath))
 #define pvsync_set_unlock(unlock)	(pv_ops.lock.queued_spin_unlock = PV_CALLEE_SAVE(unlock))
@@ -20,46 +20,46 @@
 #define pvsync_preempt_count		pcpu_hot.preempt_count
 #define pvsync_current_task		pcpu_hot.current_task
 
-/* Whether who waits for other CPUs to run a function stays on its own meanwhile. */
+/* Whether a task that waits for other CPUs to run a function stays on its CPU meanwhile. */
 #define pvsync_call_wait_stays()	true
 
-/* Flushes of user translations: the caller has disabled preemption, and any may be the host's. */
+/* Flushes of user translations: the caller has disabled preemption; the host may do any flush. */
 #define pvsync_flush_stays()		do { } while (0)
 #define pvsync_flush_is_stock(info)	false
 
-/* Page tables are freed by RCU from now on. */
+/* Page tables are freed by RCU after this. */
 #define pvsync_free_tables_by_rcu()	(pv_ops.mmu.tlb_remove_table = tlb_remove_table)
 
 /* Whether this task is asked to leave its CPU. */
 #define pvsync_switch_is_wanted()	tif_need_resched()
 
 /*
- * The fair class. Each group has a queue, of tasks and groups, in which all have their virtual
- * time, by weights in that queue; the scheduler keeps so many ns of lag in mind.
+ * The fair class. Each group has a queue, of tasks and groups. All of them have their virtual
+ * time in that queue, by weights in that queue. The scheduler keeps so many ns of lag in mind.
  */
 #define pvsync_has_vruntime(se)		true
 #define pvsync_vruntime_queue(cfs_rq)	(cfs_rq)
 #define pvsync_weight(se)		((se)->load.weight)
 #define pvsync_lag_limit(cfs_rq, se)	max_t(u64, 2 * (se)->slice, TICK_NSEC)
 
-/* Of rq->nr_running: tasks that sleep, but stay queued; and deadline servers, of the queued. */
+/* Of rq->nr_running: tasks that sleep, but stay queued; and how many of the queued servers. */
 #define pvsync_nr_delayed(rq)		READ_ONCE((rq)->cfs.h_nr_delayed)
 #define pvsync_nr_counted(servers)	(servers)
 
-/* KVM: which registers it has a copy of, and where that is declared. */
+/* KVM: which registers KVM has a copy of, and the header of that. */
 #define PVSYNC_KVM_REGS_H		"../kvm_cache_regs.h"
 #define PVSYNC_REG_SEGMENTS		VCPU_EXREG_SEGMENTS
 #define pvsync_regs_avail(vcpu)		((vcpu)->arch.regs_avail)
 #define pvsync_reads_kernel_mode(vcpu)	kvm_arch_vcpu_in_kernel(vcpu)
 
-/* KVM: flushes of one address, and whether on SVM they are that. */
+/* KVM: flushes of one address, and whether SVM flushes one address only. */
 #define pvsync_flush_gva(vcpu, address)	kvm_x86_call(flush_tlb_gva)(vcpu, address)
 #define pvsync_svm_flushes_by_address()	true
 
 /* KVM: for the modules of the vendors alone. */
 #define EXPORT_SYMBOL_FOR_KVM_INTERNAL(symbol)	EXPORT_SYMBOL_GPL(symbol)
 
-/* Processors: a model specific register that there may be none of, and where CPUID is declared. */
+/* Processors: a model specific register that may not exist, and the header of CPUID. */
 #define pvsync_rdmsr_safe(msr, value)	rdmsrl_safe(msr, value)
 #define PVSYNC_CPUID_H			<asm/cpuid.h>
 
@@ -89,23 +89,25 @@ do {							\
 #define pvsync_call_wait_stays()	(!preemptible())
 
 /*
- * Preemption is enabled. Left to interrupts, which a handler has to run for, are the switch of
- * an address space to an ASID of all CPUs, and to drop CPUs from its mask, once a second.
+ * Preemption is enabled. Two kinds of flushes stay with interrupts, as a handler has to run
+ * for them. One switches an address space to an ASID of all CPUs. The other drops CPUs from
+ * the mask of an address space, once a second.
  */
 #define pvsync_flush_stays()		guard(preempt)()
 #define pvsync_flush_is_stock(info)	\
 	((info)->trim_cpumask || mm_in_asid_transition((info)->mm))
 
-/* They always are. */
+/* RCU always frees page tables. */
 #define pvsync_free_tables_by_rcu()	do { } while (0)
 
-/* Lazily, too, which is a flag of its own. */
+/* Also true for a lazy request, which has a flag of its own. */
 #define pvsync_switch_is_wanted()	\
 	(tif_need_resched() || test_thread_flag(TIF_NEED_RESCHED_LAZY))
 
 /*
  * All tasks of a CPU are in the queue of its root, by their weights in the whole hierarchy, and
- * no group is in any. As cfs_rq_max_slice(), which is private to the fair class.
+ * no group is in any queue. The limit is that of cfs_rq_max_slice(), which is private to the
+ * fair class.
  */
 #define pvsync_has_vruntime(se)		entity_is_task(se)
 #define pvsync_vruntime_queue(cfs_rq)	(&rq_of(cfs_rq)->cfs)
@@ -119,7 +121,7 @@ do {							\
 	max(slice__, curr__ && curr__->on_rq ? curr__->slice : 0) + TICK_NSEC;	\
 })
 
-/* Read without the queue's lock, one of the two may have changed meanwhile. */
+/* Without the queue's lock, one of the two may change between the reads. */
 #define pvsync_nr_delayed(rq)						\
 ({									\
 	unsigned int queued__ = READ_ONCE((rq)->cfs.h_nr_queued);	\

@@ -13,7 +13,7 @@
 
 #include <linux/jump_label.h>
 
-/* pvsync.tlb= has chosen something. */
+/* True once pvsync.tlb= has chosen a mechanism. */
 DECLARE_STATIC_KEY_FALSE(pvsync_tlb_key);
 bool __pvsync_flush_tlb_kernel(unsigned long start, unsigned long end);
 void __pvsync_flush_freed_table(unsigned long addr);
@@ -37,7 +37,7 @@ static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigne
  * pvsync_flush_freed_table - flush kernel addresses of all CPUs for a table that is freed at once
  * @addr: address that the table was for
  *
- * Not by the host: who walks page tables with interrupts disabled must hold it off.
+ * The host must not flush: walkers of page tables that have disabled interrupts hold it off.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  */

@@ -3,9 +3,9 @@
 #define _LINUX_PVSYNC_VCPUS_H
 
 /*
- * Whether the host does anything for its vCPUs: where they lose and get their CPUs, spin, and
- * yield. Everything there is behind one key, which is off until a policy, a guest or a
- * reader asks, see kernel/pvsync/vcpus.c.
+ * Whether the host does anything for its vCPUs where they lose and get their CPUs, spin, and
+ * yield. One key guards all of it. The key is off until a policy, a guest or a reader asks,
+ * see kernel/pvsync/vcpus.c.
  */
 
 #include <linux/jump_label.h>

@@ -2,7 +2,7 @@
 #ifndef _LINUX_PVSYNC_WAKE_H
 #define _LINUX_PVSYNC_WAKE_H
 
-/* What is noted when a task is woken. */
+/* What pvsync notes when a task is woken. */
 
 #include <linux/pvsync/park.h>
 

@@ -7,8 +7,9 @@
 
 /*
  * What a host does with vCPUs that lose their CPU, spin or shoot. "vm" is the process of the
- * VM's monitor, as in the names of KVM's folders in debugfs, "vcpu" the number that the monitor
- * gave. Each event is where counters of <linux/pvsync/counters.h> are advanced, and as often.
+ * VM's monitor, as in the names of KVM's folders in debugfs. "vcpu" is the number that the
+ * monitor gave. Each event is where counters of <linux/pvsync/counters.h> advance, and comes
+ * as often.
  */
 #include <linux/bitmap.h>
 #include <linux/kvm_host.h>
@@ -88,8 +89,8 @@ TRACE_EVENT(pvsync_lent,
 );
 
 /*
- * That is over: extend_ns, extend_avoided if the vCPU has @left its sections, extend_expired
- * if not, extend_returned if its guest has given the CPU back.
+ * The time of a loan is over: extend_ns, extend_avoided if the vCPU has @left its sections,
+ * extend_expired if not, extend_returned if its guest has given the CPU back.
  */
 TRACE_EVENT(pvsync_loan_ended,
 
@@ -118,8 +119,9 @@ TRACE_EVENT(pvsync_loan_ended,
 );
 
 /*
- * A vCPU has yielded to another one: yield_attempted if the host has @chosen that, yield_asked
- * if the guest. @result is that of yield_to(): above 0 if the scheduler took it.
+ * A vCPU has yielded to another one: yield_attempted if the host has @chosen that vCPU,
+ * yield_asked if the guest has. @result is what yield_to() returned: above 0 if the scheduler
+ * took it.
  */
 TRACE_EVENT(pvsync_yield,
 
@@ -149,7 +151,7 @@ TRACE_EVENT(pvsync_yield,
 
 /*
  * A vCPU that @by has yielded to runs: yield_moved on another CPU, yield_picked as the next
- * of its own, yield_ran before @by was in the guest again.
+ * task of its own CPU, yield_ran before @by was in the guest again.
  */
 TRACE_EVENT(pvsync_yield_outcome,
 
@@ -181,7 +183,7 @@ TRACE_EVENT(pvsync_yield_outcome,
 
 /*
  * A vCPU has had the translations of others flushed, of @pages or, with 0, all: tlb_calls
- * without tlb_refused. The guest has to await so many of the @targets: tlb_awaited.
+ * without tlb_refused. The guest has to await @awaited of the @targets: tlb_awaited.
  */
 TRACE_EVENT(pvsync_shootdown,
 
