@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Counters in debugfs, pvsync/counters: a line "name value" for each, the sum
- * over all CPUs. Writing 0 clears them, and the histogram of lock_stat.c.
+ * over all CPUs. A write of 0 clears them, and the histogram of lock_stat.c.
  */
 #include <linux/cpu.h>
 #include <linux/cpumask.h>
@@ -81,7 +81,7 @@ static int counters_switch_set(void *data, u64 value)
 		return 0;
 	}
 	static_branch_disable(key);
-	/* What has preemption disabled, and has seen it on, notes nothing after this. */
+	/* Code that has preemption disabled, and has seen it on, notes nothing after this. */
 	synchronize_rcu();
 	return 0;
 }
@@ -137,8 +137,8 @@ static void counters_clear_here(void *info)
  * pvsync_clear_write - clear what each CPU has counted, when a 0 is written to a file
  * @buf: what is written
  * @count: its length, bytes
- * @clear: clears what @cpu has counted; runs there with interrupts disabled, or anywhere
- *	   while the CPU is offline, as another's store may be lost to an addition under way
+ * @clear: clears what @cpu has counted. Runs there with interrupts disabled, or anywhere
+ *	   while @cpu is offline: an addition under way could undo a store by another CPU
  *
  * Context: may sleep.
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What is in force in this guest, in debugfs, pvsync/in_force: a line "name value"
- * for each. It is not what was asked for: each mechanism looks at what serves now,
- * whoever put it there, and whatever the host has refused since.
+ * for each. The parameters may ask for something else. Each mechanism looks at what serves
+ * now, whoever put it there, and at what the host has refused since.
  */
 #include <linux/debugfs.h>
 #include <linux/init.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Whether a guest sees the marks of preempted vCPUs, which a host says that it gives
- * (pvsync.mark): while debugfs pvsync/mark_stat is 1, a timer of one CPU looks for the marks of
- * all others, and counts looks and marks. A host that is broken, or whose steal time record the
- * guest does not have, gives none, whatever the host counts.
+ * (pvsync.mark). While debugfs pvsync/mark_stat is 1, a timer of one CPU looks for the marks of
+ * all others, and counts looks and marks. A broken host gives no marks, whatever it counts. Nor
+ * does a host whose steal time record the guest does not have.
  *
  * The timer is deferrable: it never wakes an idle CPU, and runs along with a tick of a busy one.
  * So an idle guest stays idle, and the price is a call of vcpu_is_preempted() for each other
- * CPU in one tick of some. As long as the timer's CPU is idle or has lost its own CPU, nothing is
- * looked at.
+ * CPU in one tick of some. The timer looks at nothing while its CPU is idle or has lost its own
+ * CPU.
  */
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>

@@ -2,8 +2,8 @@
 /*
  * Parameters that begin with "pvsync." and that nothing reads. The kernel is silent
  * about any word with a dot: it could be for a module that is loaded later. pvsync
- * has no module that is called so, and who asks for pvsync.locks=ticket should know
- * that it is stock that is measured.
+ * has no such module. A user who asks for pvsync.locks=ticket should know that the
+ * measured lock is stock.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 

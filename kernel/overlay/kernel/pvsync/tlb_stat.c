@@ -12,12 +12,13 @@
  *			LOWER WALL RAN		calls by length, for each bin that
  *						has any: from LOWER ns on
  *
- *			Bins are 1 ns wide below 8 ns, and above it there are 8 of
- *			equal width in each power of two, so that percentiles are
- *			exact to 12.5 % or better. Writing 0 clears it.
+ *			Bins are 1 ns wide below 8 ns. Above, each power of two has 8
+ *			bins of equal width, so percentiles are exact to 12.5 % or
+ *			better. A write of 0 clears the file.
  *
- * Flushes of kernel addresses are among them. They name every CPU that is online, one
- * that is idle too; with kvmtlb, and of less than a page with all, they are by ipi.
+ * Flushes of kernel addresses are among them. They name every CPU that is online, also an
+ * idle one. With kvmtlb they are by ipi. With every mechanism, flushes of less than a page
+ * are by ipi as well.
  *
  * The paper shows mean and maximum (table 1) and distribution (figures 3 and 5).
  */
@@ -99,7 +100,7 @@ void pvsync_tlb_timer_start(struct pvsync_tlb_timer *timer)
 }
 
 /**
- * pvsync_tlb_timer_stop - it has ended: note how long it took
+ * pvsync_tlb_timer_stop - a flush has ended: note how long it took
  * @timer: its start
  * @mechanism: how other CPUs were made to flush
  *
@@ -115,7 +116,7 @@ void pvsync_tlb_timer_stop(const struct pvsync_tlb_timer *timer,
 
 	latency->calls++;
 	tlb_stat_note(&latency->wall, wall);
-	/* The host's clock and this one are not read at the same instant. */
+	/* The reads of the host's clock and of this one are not at the same instant. */
 	tlb_stat_note(&latency->ran, clamp_t(s64, wall - stolen, 0, wall));
 }
 

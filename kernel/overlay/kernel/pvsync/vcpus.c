@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Whether the host does anything for its vCPUs. Off, which is the default, a no-op is all
- * that a switch of a vCPU, a PAUSE exit, a yield or a wake-up has of pvsync. On from then on
- * is what pvsync_vcpus_key switches once
+ * Whether the host does anything for its vCPUs. While it does not, which is the default, a
+ * no-op is all that a switch of a vCPU, a PAUSE exit, a yield or a wake-up has of pvsync.
+ * pvsync_vcpus_key switches all of it on, and stays on, once
  *
  *	a policy	is chosen that is not stock KVM's, for all VMs or for one
  *	a guest		has made a hypercall of pvsync's
  *
- * and while a reader wants the host's counters and the VMs' cpu_waits: debugfs pvsync/vcpu_stat
- * is 1 then, else 0. How long vCPUs wait for a CPU is for readers alone: pvsync_wake_key.
+ * The key is also on while a reader wants the host's counters and the VMs' cpu_waits: debugfs
+ * pvsync/vcpu_stat is 1 then, else 0. How long vCPUs wait for a CPU is for readers alone:
+ * pvsync_wake_key.
  *
- * The key may change between two steps that belong together, such as losing a CPU and getting
- * one. What is noted in the first one says in which round, or the second can do without it:
+ * The key may change between two steps that belong together, as losing a CPU and getting
+ * one. Notes of the first step say in which round it was, or the second step does without:
  *
  *	pvsync_vcpu_stat_round		read with what cpu_wait.c notes
  *	loans, lists, marks		begin with policies, after which the key stays on
- *	what a guest shares		is told to it from the next switch on
+ *	what a guest shares		the host tells it from the next switch on
  *	time off a CPU in a spin	not added if its begin was not noted, see spin.c
  *	yields				a hint for a counter
  */
@@ -40,7 +41,7 @@ EXPORT_SYMBOL_GPL(pvsync_vcpus_key);
 DEFINE_STATIC_KEY_FALSE(pvsync_wake_key);
 EXPORT_SYMBOL_GPL(pvsync_wake_key);
 
-/* How often it has been switched on that waits are noted; 0 is no round. */
+/* How often a reader has switched the notes of waits on; 0 is no round. */
 u32 pvsync_vcpu_stat_round;
 EXPORT_SYMBOL_GPL(pvsync_vcpu_stat_round);
 
@@ -65,7 +66,7 @@ static void vcpus_switch_keys(void)
 /**
  * pvsync_vcpus_enable - a policy needs to know what vCPUs do
  *
- * Context: may sleep. On return it is told of all that they do.
+ * Context: may sleep. After its return, policies learn of all that vCPUs do.
  */
 void pvsync_vcpus_enable(void)
 {
@@ -85,8 +86,8 @@ static DECLARE_WORK(vcpus_work, vcpus_enable_keys);
 /**
  * pvsync_vcpus_ask - pvsync_vcpus_enable(), soon
  *
- * A hypercall holds the SRCU of its VM, which those wait for that CPU hotplug waits for: a
- * key, which has CPU hotplug wait, cannot be switched there.
+ * A hypercall holds the SRCU of its VM. CPU hotplug may wait for a task that waits for that
+ * SRCU. A switch of a key waits for CPU hotplug, so it cannot be made in a hypercall.
  *
  * Context: any.
  */
@@ -129,8 +130,8 @@ static int __init vcpu_stat_init(void)
 late_initcall(vcpu_stat_init);
 
 /*
- * Whether a task sleeps. The fair scheduler keeps one queued that has had more than its
- * share until it has paid for that.
+ * Whether a task sleeps. A task that has had more than its share may sleep and still be
+ * queued: the fair scheduler keeps it queued until it has paid for that.
  */
 static bool vcpus_is_asleep(const struct task_struct *task)
 {
@@ -139,11 +140,11 @@ static bool vcpus_is_asleep(const struct task_struct *task)
 
 /**
  * __pvsync_vcpu_waking - note when a vCPU is woken
- * @task: the task that is, of a vCPU if it has preempt notifiers
+ * @task: the task that is woken; it is a vCPU's if it has preempt notifiers
  *
- * The scheduler's own account of waits has sleep in it: if a task that sleeps and is still
- * queued moves to another CPU, it counts as waiting from then on until it runs again. One
- * that was preempted on its way to sleep has waited since then.
+ * The scheduler's own account of waits has sleep in it. A task that sleeps and is still
+ * queued may move to another CPU, and counts as waiting from then on until it runs again. A
+ * task that was preempted on its way to sleep has waited since then.
  *
  * Context: as pvsync_waking().
  */
@@ -159,11 +160,11 @@ void __pvsync_vcpu_waking(struct task_struct *task)
  * pvsync_thread_delay_ns - for how long a vCPU's thread that waits for a CPU has done so
  * @pid: its pid, or NULL
  *
- * Here, as KVM may be a module and the scheduler does not tell modules.
+ * This is no part of KVM: KVM may be a module, and the scheduler does not tell modules.
  *
  * Context: any, @pid protected by RCU; off by a wait that begins or ends meanwhile.
  *
- * Return: ns, all its waits so far and this one up to now; 0 if it does not wait.
+ * Return: ns: all its waits so far, and the present wait up to now; 0 if it does not wait.
  */
 u64 pvsync_thread_delay_ns(struct pid *pid)
 {

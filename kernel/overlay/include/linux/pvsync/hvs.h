@@ -67,8 +67,8 @@ enum pvsync_order {
  *
  * All that happens to it happens to this word::
  *
- *	thread of the vCPU		who spins
- *	------------------		---------
+ *	thread of the vCPU		a vCPU that spins
+ *	------------------		-----------------
  *	[S]   list, stamp
  *					[L]   place, of each vCPU
  *					[RmW] the best one's, if it is as it was

@@ -291,20 +291,20 @@ struct pvsync_epochs {
 
 /**
  * struct pvsync_vm - the part of a VM
- * @candidate: its own enum pvsync_candidate plus 1; 0 for that of all
- * @yield: its own enum pvsync_yield plus 1; 0 for that of all
- * @mark: its own enum pvsync_mark plus 1; 0 for that of all
- * @extend: its own enum pvsync_extend plus 1; 0 for that of all
- * @window: its own value of that parameter plus 1; 0 for that of all
- * @pause: its own enum pvsync_pause plus 1; 0 for that of all
- * @extend_us: its own length of a loan plus 1, us; 0 for that of all
- * @extend_cap: its own cap plus 1, permille; 0 for that of all
+ * @candidate: its own enum pvsync_candidate plus 1; 0 for the host's
+ * @yield: its own enum pvsync_yield plus 1; 0 for the host's
+ * @mark: its own enum pvsync_mark plus 1; 0 for the host's
+ * @extend: its own enum pvsync_extend plus 1; 0 for the host's
+ * @window: its own value of that parameter plus 1; 0 for the host's
+ * @pause: its own enum pvsync_pause plus 1; 0 for the host's
+ * @extend_us: its own length of a loan plus 1, us; 0 for the host's
+ * @extend_cap: its own cap plus 1, permille; 0 for the host's
  * @aple_start: its own bounds of the search for a window, each plus 1, cycles; 0 for
- *	that of all; so are the next three
+ *	the host's; so are the next three
  * @aple_min: see there
  * @aple_max: see there
  * @aple_step: see there
- * @aple_epoch: its own length of an epoch plus 1, spins; 0 for that of all
+ * @aple_epoch: its own length of an epoch plus 1, spins; 0 for the host's
  * @shoots: a vCPU of it has asked for a flush of others
  * @ecs_refused: a record of its vCPUs was refused, which was said
  * @epochs: of its search for a window; NULL until they are needed

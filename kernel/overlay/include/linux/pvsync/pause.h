@@ -34,7 +34,7 @@ struct pvsync_pauses {
 
 /**
  * pvsync_window_to_pauses - a window in PAUSE instructions
- * @last: the result of the last call: the division is left out if nothing has changed
+ * @last: the result of the last call; a new division takes a new @window or @worth
  * @window: the window, cycles
  * @stock: PAUSEs of stock KVM, whose window is this one if their cycles are as many
  * @worth: cycles that a PAUSE counts for, not 0; @worth and @stock are at most 65,535

@@ -106,7 +106,7 @@ do {							\
 
 /*
  * All tasks of a CPU are in the queue of its root, by their weights in the whole hierarchy, and
- * no group is in any queue. The limit is that of cfs_rq_max_slice(), which is private to the
+ * no group is in any queue. The limit is cfs_rq_max_slice()'s, which is private to the
  * fair class.
  */
 #define pvsync_has_vruntime(se)		entity_is_task(se)

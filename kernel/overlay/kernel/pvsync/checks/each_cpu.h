@@ -15,9 +15,9 @@
 
 /**
  * struct pvsync_crew - threads that do the same on CPUs of their own
- * @work: what each of them does
- * @at_work: those that have not ended, and who waits for them
- * @done: none is left
+ * @work: what each thread does
+ * @at_work: threads that have not ended, and the task that waits for them
+ * @done: all threads have ended
  */
 struct pvsync_crew {
 	void			(*work)(void);
@@ -56,11 +56,11 @@ static inline struct task_struct *pvsync_crew_hire(struct pvsync_crew *crew, int
 /**
  * pvsync_on_each_cpu - do something in a thread of every online CPU, and wait for all
  * @work: what; it may sleep
- * @most: on so many CPUs only, on all of them if 0
+ * @most: on at most so many CPUs, on all of them if 0
  *
- * A thread that cannot be made is done without. No CPU goes off or comes up meanwhile:
- * what a thread shares of its CPU is its CPU's to take back. When this returns, none of
- * them runs the module's text any more.
+ * Does without a thread that cannot be made. No CPU goes off or comes up meanwhile: what a
+ * thread shares of its CPU is its CPU's to take back. When this returns, no thread runs the
+ * module's text.
  *
  * Context: may sleep.
  */
@@ -80,7 +80,7 @@ static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 			break;
 	}
 	pvsync_crew_leave(&crew);
-	/* As long as asked for: no task that hangs. */
+		/* A wait as long as asked for is no task that hangs. */
 	wait_for_completion_state(&crew.done, TASK_IDLE);
 	cpus_read_unlock();
 	for_each_possible_cpu(cpu) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A guest that misbehaves: all its CPUs compute in the kernel and claim to be in
- * a critical section all the time, and never give borrowed time back. To test
- * that a host gives it no more than its share.
+ * a critical section all the time, and never give borrowed time back. It tests
+ * that a host gives such a guest no more than its share.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -72,7 +72,7 @@ static void claim_everything(struct pvsync_ecs *record, u64 word)
 	WRITE_ONCE(record->preemptable, word);
 }
 
-/* So that the host forgets a loan before its end. */
+/* Makes the host forget a loan before its end. */
 static long claim_drop_loan(struct pvsync_ecs *record)
 {
 	if (!(READ_ONCE(record->non_preemptable) & PVSYNC_ECS_BORROWED))

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest that misbehaves at random: all its CPUs make the hypercalls of pvsync with
- * arguments that are right, nearly right, or anything, and meanwhile write anything
- * to the memory that they share with the host, each other's too. To test a host,
- * which has to answer each call with an answer that it has, and nothing else.
+ * A guest that misbehaves at random. All its CPUs make the hypercalls of pvsync with
+ * arguments that are right, nearly right, or anything. Meanwhile they write anything to
+ * the memory that they share with the host, also to each other's. It tests a host, which
+ * has to give each call an answer that the ABI has, and nothing else.
  *
- * What the host is asked to write to is memory of this module, or memory that the guest
- * does not have: whatever comes of it, the guest itself stays well. The module ends
- * with nothing shared. What its kernel shared before (pvsync.ecs=) is not any more.
+ * The host is asked to write to memory of this module, or to memory that the guest does
+ * not have: whatever comes of it, the guest itself stays well. The module ends with
+ * nothing shared. It also ends what its kernel shared before (pvsync.ecs=).
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -36,7 +36,7 @@ static unsigned int seed = 1;
 module_param(seed, uint, 0444);
 MODULE_PARM_DESC(seed, "of the random numbers; those of a CPU depend on nothing else");
 
-/* Memory for the host to read and write: records lie in it next to each other. */
+/* Memory for the host to read and write: it has records next to each other. */
 #define POOL_ORDER	4
 #define POOL_SIZE	(PAGE_SIZE << POOL_ORDER)
 
@@ -121,7 +121,7 @@ static void fuzz_make_layout(struct rnd_state *rnd, u64 gpa)
 
 static long fuzz_share_record(struct rnd_state *rnd)
 {
-	/* Bits of the form are those below the record's alignment, right or wrong. */
+	/* The bits below the record's alignment are the form, right or wrong. */
 	u64 form = fuzz_one_of(rnd, 6), record = fuzz_address(rnd);
 	u64 a0 = record | form, task = 0, nesting = 0;
 
@@ -172,7 +172,7 @@ static long fuzz_call_host(struct rnd_state *rnd)
 		return kvm_hypercall1(PVSYNC_HC_GIVE_BACK,
 				      fuzz_one_of(rnd, 4) ? 0 : fuzz_any_word(rnd));
 	case 3:
-		/* Numbers that do not exist; those of KVM are not to be tested here. */
+		/* Numbers that do not exist; this is no test of KVM's own. */
 		return kvm_hypercall4(PVSYNC_HC_TLB + 1 + fuzz_one_of(rnd, 0xff00),
 				      fuzz_any_word(rnd), fuzz_any_word(rnd),
 				      fuzz_any_word(rnd), fuzz_any_word(rnd));
@@ -186,7 +186,7 @@ static long fuzz_call_host(struct rnd_state *rnd)
 	}
 }
 
-/* What the others share, and what the host is just reading or writing, included. */
+/* Also writes to what the others share, and to what the host reads or writes just then. */
 static void fuzz_scribble_in_pool(struct rnd_state *rnd)
 {
 	u64 *word = (u64 *)pool + fuzz_one_of(rnd, POOL_SIZE / sizeof(u64));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest that misbehaves: makes one hypercall from all CPUs, in a tight loop,
- * and says what it got for an answer, and how many it made. To test a host, and
- * to measure what a call costs.
+ * A guest that misbehaves: makes one hypercall from all CPUs, in a tight loop, and says
+ * which answer it got, and how many calls it made. It tests a host, and measures what a
+ * call costs.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Looks for stale translations of kernel addresses, as the program tlb-checker does for
- * those of user space: one CPU changes what a window of addresses maps to and flushes with
- * the kernel's own functions, all others read and write through the window, and none
- * of them may meet an old page once the flush has returned.
+ * user space. One CPU changes what a window of addresses maps to and flushes with the
+ * kernel's own functions. All others read and write through the window. None of them may
+ * meet an old page once the flush has returned.
  *
  * Every change makes a new generation, whose number is stored (release) after the flush has
  * returned. A CPU that loads G (acquire) and then uses the window may meet what is mapped in G
@@ -177,7 +177,7 @@ static void tlb_check_look_on(void)
 	atomic64_add(old, &stale);
 }
 
-/* Who calls this is bound to its CPU. */
+/* The thread that calls this is bound to its CPU. */
 static void tlb_check_change_or_look(void)
 {
 	if (smp_processor_id() == changer)

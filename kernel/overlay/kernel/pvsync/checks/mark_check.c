@@ -3,9 +3,9 @@
  * Looks at what a host marks as preempted (pvsync.mark), where a guest does: in the byte of
  * the steal time record.
  *
- * One vCPU, the worker, makes exits of one kind and learns from its own record how long it
- * was without a CPU during each. Another one, the watcher, reads the worker's mark all the
- * time. An odd number says that the worker is in an operation:
+ * One vCPU, the worker, makes exits of one kind. It learns from its own record how long it
+ * was without a CPU during each exit. Another vCPU, the watcher, reads the worker's mark all
+ * the time. An odd number says that the worker is in an operation:
  *
  *	worker, its interrupts off		watcher
  *	--------------------------		-------
@@ -242,7 +242,7 @@ static void mark_check_keep_busy(void)
 		cond_resched();
 }
 
-/* Who calls this is bound to its CPU. */
+/* The thread that calls this is bound to its CPU. */
 static void mark_check_work_or_watch(void)
 {
 	const struct kvm_steal_time *record = mark_check_own_record();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BROKEN ON PURPOSE, do not use: makes the fault that its parameter names, once, so
- * that it can be seen whether this kernel notices, and whether somebody notices
- * that it did. The faults harm nothing but what this module has itself.
+ * BROKEN ON PURPOSE, do not use: makes the fault that its parameter names, once. It shows
+ * whether this kernel notices the fault, and whether somebody notices that report. The
+ * faults harm nothing but what this module has itself.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 

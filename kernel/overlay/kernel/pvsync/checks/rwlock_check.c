@@ -3,9 +3,9 @@
  * Looks at what the head of an rwlock's queue tells the host (pvsync.ecs=): it waits, and is in
  * no section, although it has the spinlock of the queue.
  *
- * One CPU has the lock most of the time. Another one takes it for writing and for reading in
- * turn, with interrupts off, so that nothing but the wait is in its record. While it waits as
- * the head, the first one looks at that record.
+ * One CPU has the lock most of the time. Another CPU takes it for writing and for reading in
+ * turn, with interrupts off, so that nothing but the wait is in its record. While that CPU
+ * waits as the head, the first CPU looks at that record.
  */
 #define pr_fmt(fmt) "pvsync: rwlock heads: " fmt
 
@@ -56,7 +56,7 @@ static void rwlock_check_own(void)
 	while (time_before(jiffies, end)) {
 		write_lock(&lock);
 		mdelay(1);
-		/* Who has got so far stays there until the lock is released. */
+			/* A head stays there until the lock is released. */
 		for (i = 0; i < LOOKS && arch_spin_is_locked(&lock.raw_lock.wait_lock); i++) {
 			mdelay(1);
 			rwlock_check_look();
@@ -78,7 +78,7 @@ static void rwlock_check_wait(void)
 	}
 }
 
-/* Who calls this is bound to its CPU. */
+/* The thread that calls this is bound to its CPU. */
 static void rwlock_check_own_or_wait(void)
 {
 	if (smp_processor_id() == owner)

@@ -2,9 +2,9 @@
 /*
  * What critical sections cost that have nothing in them: table 4 of S. Kashyap,
  * C. Min and T. Kim, "Scaling Guest OS Critical Sections with eCS", USENIX
- * ATC 2018. Each kind is passed for some time by one CPU, and then by all of
- * them through the same lock. Also the first driver to use the calls of the paper's
- * table 1.
+ * ATC 2018. One CPU passes each kind for some time, and then all CPUs pass it
+ * through the same lock. The module is also a driver that uses the calls of the
+ * paper's table 1.
  */
 #define pr_fmt(fmt) "pvsync: " fmt
 
@@ -35,7 +35,7 @@ static DEFINE_RWLOCK(a_rwlock);
 static DEFINE_MUTEX(a_mutex);
 static DECLARE_RWSEM(a_rwsem);
 
-/* Whoever calls these is bound to its CPU. */
+/* The thread that calls these is bound to its CPU. */
 #define PASS(name, enter, leave)				\
 static void name(void)						\
 {								\
