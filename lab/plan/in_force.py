@@ -22,7 +22,8 @@ NUMBER = "a number"
 """Stands for what the kernel measures itself."""
 EITHER = "|"
 """Between the values of an `expect`, any of which is right."""
-NAMES = ("lock", "tau", "halt_spins", "help", "tlb", "ecs", "ecs_record", "park", "host_features")
+NAMES = ("lock", "tau", "impatience", "halt_spins", "help", "tlb", "ecs", "ecs_record", "park",
+         "host_features")
 """What the file tells, and `expect` may name."""
 TAKEN_BACK = ("help", "tlb", "ecs_record", "park", "host_features")
 """What a host that takes its offers back changes in a guest that runs."""
@@ -84,8 +85,9 @@ def wanted(arguments: Sequence[str], vcpus: int, expect: Mapping[str, str] | Non
         asked["tau"] = (given["tau"],)
     elif given.get("lock") in WITH_TAU:
         asked["tau"] = (NUMBER,)
-    if "halt_spins" in given:
-        asked["halt_spins"] = (given["halt_spins"],)
+    for name in ("impatience", "halt_spins"):
+        if name in given:
+            asked[name] = (given[name],)
     return asked | {name: tuple(text.split(EITHER)) for name, text in (expect or {}).items()}
 
 

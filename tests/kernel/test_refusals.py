@@ -37,6 +37,8 @@ WRONG = {
                             "ticket, pmt, pv-ticket or pv-pmt",
     "pvsync.tau": "= is not a number of nanoseconds nor inf, the default stays",
     "pvsync.tau=2us": " is not a number of nanoseconds nor inf, the default stays",
+    "pvsync.impatience": "= is not a number above 0, the default stays",
+    "pvsync.impatience=0": " is not a number above 0, the default stays",
     "pvsync.halt_spins": "= is not a number of iterations, the default stays",
     "pvsync.halt_spins=many": " is not a number of iterations, the default stays",
     "pvsync.help=0": " is not a number of cycles above 0, auto or off; nothing changes",
@@ -148,12 +150,13 @@ BY = {
 NOT_OFFERED = {"host_features": "none"}
 OFFERED = {"host_features": "help,ecs,tlb"}
 IN_FORCE = {
-    "all-dedicated": {"lock": "ticket", "tau": "off", "halt_spins": "off", "help": "off",
-                      "tlb": "ipi", "ipi": "stock", "ecs": "off", "ecs_record": "none",
-                      "park": "stock", **NOT_OFFERED},
+    "all-dedicated": {"lock": "ticket", "tau": "off", "impatience": "off", "halt_spins": "off",
+                      "help": "off", "tlb": "ipi", "ipi": "stock", "ecs": "off",
+                      "ecs_record": "none", "park": "stock", **NOT_OFFERED},
     "host-old": {"lock": "pmt", "halt_spins": "off", "tlb": "ipi", **OFFERED},
     "tlb-unnoted": {"help": "off", "tlb": "shoot4u", **OFFERED},
-    "help-pv": {"lock": "pv-pmt", "halt_spins": "2048", "help": "off", **OFFERED},
+    "help-pv": {"lock": "pv-pmt", "impatience": "16", "halt_spins": "2048", "help": "off",
+                **OFFERED},
     "lock-overruled": {"lock": "qspinlock", "tau": "off", "help": "off", **OFFERED},
     "help-refused": {"help": "off", **NOT_OFFERED},
     "tlb-refused": {"tlb": "kvmtlb", "host_features": "help,ecs"},

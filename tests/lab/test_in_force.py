@@ -35,6 +35,8 @@ def file(**changes: str) -> str:
     (("pvsync.lock=tas", "pvsync.lock=ticket"), 2, {"lock": "ticket"}),
     (("pvsync.lock=pmt",), 2, {"lock": "pmt", "tau": "2315"}),
     (("pvsync.lock=pmt", "pvsync.tau=0"), 2, {"lock": "pmt", "tau": "0"}),
+    (("pvsync.lock=pmt", "pvsync.impatience=1"), 2,
+     {"lock": "pmt", "tau": "2315", "impatience": "1"}),
     (("pvsync.lock=pv-pmt", "pvsync.tau=inf", "pvsync.halt_spins=7"), 2,
      {"lock": "pv-pmt", "tau": "inf", "halt_spins": "7"}),
     (("pvsync.lock=pv-ticket",), 2, {"lock": "pv-ticket", "halt_spins": "2048"}),
@@ -64,6 +66,8 @@ def test_in_force(arguments: tuple[str, ...], vcpus: int, changes: dict[str, str
     (("pvsync.tlb=mixed",), {"tlb": "shoot4u"}, "tlb, wanted mixed, found shoot4u"),
     (("pvsync.ecs=count",), {"ecs": "count", "ecs_record": "refused"},
      "ecs_record, wanted taken, found refused"),
+    (("pvsync.lock=pmt", "pvsync.impatience=1"),
+     {"lock": "pmt", "tau": "2000", "impatience": "16"}, "impatience, wanted 1, found 16"),
     (("pvsync.halt_spins=9",), {}, "halt_spins, wanted 9, found off"),
     (("pvsync.park=schdspin",), {}, "park, wanted schdspin, found stock"),
 ])

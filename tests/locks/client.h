@@ -6,9 +6,9 @@
  * What all runners share. LOCK_HEADER, from the command line, is one of lock/:
  * it names the lock (LOCK_NAME), its type (test_lock_t), its operations
  * (lock_acquire, lock_try, lock_release, lock_is_locked, lock_is_contended,
- * lock_value_unlocked, lock_set_tau) and what may be expected of it (first come,
- * first served: LOCK_IS_FIFO; at how many CPUs: LOCK_CPUS; in the
- * queue after how many cpu_relax(): LOCK_QUEUES_AFTER). All zero is free.
+ * lock_value_unlocked, lock_set_tau, lock_set_impatience) and what may be expected
+ * of it (first come, first served: LOCK_IS_FIFO; at how many CPUs: LOCK_CPUS; in
+ * the queue after how many cpu_relax(): LOCK_QUEUES_AFTER). All zero is free.
  *
  * The lock guards two plain counters that only its owner writes. They match as
  * long as there is one owner, and their sum in the end is the number of turns.

@@ -16,8 +16,10 @@
  * all runs together: a state from which not everybody gets through; and, of
  * guarantee 3, that of two timed-out waiters only one can be first.
  *
- *	explore [--rounds N] [--tau N] [--cpus N] [--try] [--wrap] [--overtaking]
- *		[--timed] [--stop-waiters] [--stop-owners N]
+ *	explore [--rounds N] [--tau N] [--impatience N] [--cpus N] [--try] [--wrap]
+ *		[--overtaking] [--timed] [--stop-waiters] [--stop-owners N]
+ *
+ * Without --impatience it is 1, the paper's lock.
  *
  * --try lets each round be a trylock instead, --wrap starts with a queue whose
  * tickets are about to wrap.
@@ -870,6 +872,7 @@ static void approach_wrap(struct state *s)
 
 static void parse(int argc, char **argv)
 {
+	lock_set_impatience(1);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--try"))
 			with_trylock = true;
@@ -890,6 +893,8 @@ static void parse(int argc, char **argv)
 			cpus = atoi(argv[++i]);
 		else if (i + 1 < argc && !strcmp(argv[i], "--tau"))
 			lock_set_tau(atoi(argv[++i]));
+		else if (i + 1 < argc && !strcmp(argv[i], "--impatience"))
+			lock_set_impatience(atoi(argv[++i]));
 		else
 			exit(2);
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Who gets the lock when: the ordering guarantees of section 4.3 of the
- * preemptable ticket spinlock paper, its timeout (4.1) and limits (4.2), every
- * interleaving under the test's control (step.h). A CPU that is not stepped is a
+ * preemptable ticket spinlock paper, its timeout (4.1) and limits (4.2), without
+ * impatience but where a test is about it, every interleaving under the test's control (step.h). A CPU that is not stepped is a
  * preempted vCPU. Built with the lock counters on, which are checked as well.
  */
 #include <stdlib.h>
@@ -20,11 +20,18 @@ void __pvsync_add(enum pvsync_counter counter, u64 amount)
 	counted[counter] += amount;
 }
 
-static void start(unsigned int waiters, u32 tau)
+/* A waiter goes by what it finds when it joins. */
+static void start_impatient(unsigned int waiters, u32 tau, u32 times)
 {
 	reset(waiters + 8, tau);
+	lock_set_impatience(times);
 	memset(counted, 0, sizeof(counted));
 	queue_up(waiters);
+}
+
+static void start(unsigned int waiters, u32 tau)
+{
+	start_impatient(waiters, tau, 1);
 }
 
 /* Step a waiter @times; it must go on waiting. */
@@ -207,6 +214,36 @@ static void threshold_is_n_tau(void)
 				threshold(n, taus[i], reached);
 }
 
+/*
+ * While the lock is owned an iteration counts as one, while it is free as @times:
+ * who is n away from a free lock takes it after n * tau / @times.
+ */
+static void impatience(unsigned int times)
+{
+	const unsigned int tau = 150, left = 2 * tau / times;
+
+	start_impatient(4, tau, times);
+	waits(3, 3 * tau - 2);
+	CHECK_EQ(counted[PVSYNC_lock_timeouts], 0);
+	leave(0);			/* 1 and 2 are preempted */
+	if (takes(3, left - 1, left + 1))
+		leave(3);
+	CHECK_EQ(counted[PVSYNC_lock_timeouts], 1);
+	if (!check_ok())
+		check_note("impatience %u", times);
+}
+
+static void a_free_lock_is_waited_for_with_impatience(void)
+{
+	static const unsigned int all[] = { 1, 2, 7, 16, 100 };
+
+	for (unsigned int i = 0; i < sizeof(all) / sizeof(all[0]) && check_ok(); i++)
+		impatience(all[i]);
+	start_impatient(2, 150, U32_MAX);	/* more than there is: at once, and no wrap */
+	leave(0);
+	takes(2, 0, 0);
+}
+
 /* Every release re-arms: a waiter that sees one in time never times out. */
 static void each_release_rearms(void)
 {
@@ -297,6 +334,7 @@ static void sleeper(unsigned long grants, unsigned int others)
 	unsigned int holder = 0;
 
 	reset(others + 2, tau);
+	lock_set_impatience(1);
 	CHECK_EQ(arrive(0), STEP_PAUSE);
 	CHECK_EQ(arrive(1), STEP_RELAX);
 	lock_set_tau(0);
@@ -409,6 +447,7 @@ static void schedule(unsigned int seed)
 
 	srand(seed);
 	reset(cpus, taus[rand() % 6]);
+	lock_set_impatience(rand() % 2 ? 16 : 1);
 	step_fine = true;
 	for (unsigned int i = 0; i < cpus; i++)
 		step_start(i, chaos_cpu);
@@ -448,6 +487,7 @@ int main(void)
 	RUN_TEST(infinite_tau_is_strict_order);
 	RUN_TEST(large_tau_is_large);
 	RUN_TEST(threshold_is_n_tau);
+	RUN_TEST(a_free_lock_is_waited_for_with_impatience);
 	RUN_TEST(each_release_rearms);
 	RUN_TEST(overtaking_rearms);
 	RUN_TEST(taking_does_not_rearm);

@@ -25,6 +25,7 @@ BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "pmt-0": ("pmt", ("--tau", "0"), 92_886),
     "pmt-1": ("pmt", ("--tau", "1"), 143_988),
     "pmt-2": ("pmt", ("--tau", "2"), 143_988),
+    "pmt-impatient": ("pmt", ("--tau", "2", "--impatience", "2"), 143_988),
     "pmt-add": ("pmt-add", ("--tau", "1"), 87_411),
     "pmt-try": ("pmt", ("--tau", "1", "--try"), 270_365),
     "pmt-wrap": ("pmt", ("--tau", "1", "--wrap"), 43_726),

@@ -82,10 +82,11 @@ def in_force(asked: int) -> str:
     given = dict(word.removeprefix("pvsync.").split("=", 1) for word in words
                  if word.startswith("pvsync.") and "=" in word)
     told = {"lock": "qspinlock" if "nopvspin" in words else "pvqspinlock", "tau": "off",
-            "halt_spins": "off", "help": "off", "tlb": "kvmtlb", "ecs": "off",
+            "impatience": "off", "halt_spins": "off", "help": "off", "tlb": "kvmtlb", "ecs": "off",
             "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs"} | given
     told["ecs_record"] = "none" if told["ecs"] == "off" else "taken"
-    told["tau"] = given.get("tau", "2000" if told["lock"].endswith("pmt") else "off")
+    for name, usual in (("tau", "2000"), ("impatience", "16")):
+        told[name] = given.get(name, usual if told["lock"].endswith("pmt") else "off")
     for pair in filter(None, option(r"fake_force=(\S+)").split(",")):
         name, _, value = pair.partition(":")
         told[name] = value

@@ -16,6 +16,7 @@ typedef struct {
 #define LOCK_QUEUES_AFTER	1
 
 #define lock_set_tau(spins)	((void)(spins))
+#define lock_set_impatience(times)	((void)(times))
 
 static inline void lock_acquire(test_lock_t *lock)
 {

@@ -9,3 +9,4 @@
 #include "queued.h"
 
 #define lock_set_tau(spins)	((void)(spins))
+#define lock_set_impatience(times)	((void)(times))

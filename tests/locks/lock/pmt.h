@@ -14,3 +14,4 @@
 #include <linux/pvsync/pmt_lock.h>
 
 #define lock_set_tau(spins)	((void)(pvsync_tau_spins = (spins)))
+#define lock_set_impatience(times)	((void)(pvsync_impatience = (times)))

@@ -8,3 +8,4 @@
 #include "queued.h"
 
 #define lock_set_tau(spins)	((void)(spins))
+#define lock_set_impatience(times)	((void)(times))

@@ -200,6 +200,19 @@ static int __init lock_parse_tau(char *arg)
 }
 early_param("pvsync.tau", lock_parse_tau);
 
+static int __init lock_parse_impatience(char *arg)
+{
+	unsigned int times;
+
+	if (arg && !kstrtouint(arg, 10, &times) && times)
+		WRITE_ONCE(pvsync_impatience, times);
+	else
+		pr_warn("pvsync.impatience=%s is not a number above 0, the default stays\n",
+			arg ?: "");
+	return 0;
+}
+early_param("pvsync.impatience", lock_parse_impatience);
+
 #ifdef CONFIG_PVSYNC_HELP
 
 /*
@@ -462,6 +475,10 @@ void pvsync_locks_in_force(struct seq_file *seq)
 		seq_puts(seq, "tau inf\n");
 	else
 		seq_printf(seq, "tau %llu\n", tau_set_ns);
+	if (!choice || !lock_uses_tau(choice))
+		seq_puts(seq, "impatience off\n");
+	else
+		seq_printf(seq, "impatience %u\n", READ_ONCE(pvsync_impatience));
 	if (choice && choice->plain)
 		seq_printf(seq, "halt_spins %u\n", lock_halt_spins());
 	else

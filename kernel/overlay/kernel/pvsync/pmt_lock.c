@@ -25,6 +25,9 @@
  */
 u32 pvsync_tau_spins = 64;
 
+/* A hand-over takes few iterations: a free lock waits tau / 16 for its turn. */
+u32 pvsync_impatience = 16;
+
 /**
  * pvsync_pmt_compete - take the lock as soon as it is not owned
  * @lock: the lock

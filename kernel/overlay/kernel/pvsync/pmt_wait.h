@@ -66,7 +66,8 @@ static __always_inline u32 pvsync_pmt_join(struct qspinlock *lock)
  * however long, delays the others by tau per position and no more.
  *
  * The timeout counts iterations and not time: the time during which the waiter
- * itself was preempted does not use it up.
+ * itself was preempted does not use it up. An iteration that finds the lock
+ * free counts as pvsync_impatience of them, see <linux/pvsync/pmt_lock.h>.
  *
  * Return: the value of the word that ended the phase.
  */
@@ -75,6 +76,7 @@ static __always_inline u32 pvsync_pmt_wait_turn(struct qspinlock *lock, u32 val,
 {
 	u32 ticket = pvsync_next_ticket(val - PVSYNC_WAITER);
 	int position = pvsync_position(val, ticket);
+	u32 impatience = READ_ONCE(pvsync_impatience);
 	u64 left = pvsync_timeout(tau, position);
 	int armed = position;
 
@@ -87,9 +89,14 @@ static __always_inline u32 pvsync_pmt_wait_turn(struct qspinlock *lock, u32 val,
 			armed = position;
 			left = pvsync_timeout(tau, position);
 		}
-		if (tau != PVSYNC_TAU_INF && !left--) {
-			pvsync_count(PVSYNC_lock_timeouts);
-			break;
+		if (tau != PVSYNC_TAU_INF) {
+			u32 cost = val & PVSYNC_LOCKED_MASK ? 1 : impatience;
+
+			if (left < cost) {
+				pvsync_count(PVSYNC_lock_timeouts);
+				break;
+			}
+			left -= cost;
 		}
 		pvsync_count_spin(spins, val & PVSYNC_LOCKED_MASK);
 		pvsync_relax();
