@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Critical sections of guests, what a guest says of them and what it is told.
+ * Critical sections of guests: what a guest and its host tell each other about them.
  * After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with
- * eCS", USENIX ATC 2018, section 3.1. The record that a vCPU shares, and what is
- * read besides if it does not count, are in <linux/pvsync/abi.h>.
+ * eCS", USENIX ATC 2018, section 3.1. <linux/pvsync/abi.h> has the record that a vCPU
+ * shares, and what the host also reads if the vCPU does not count.
  *
- * What a guest maintains for itself (its preempt count, a task) is read by the layout that
- * it has told, and never written to.
+ * The host reads what a guest maintains for itself (its preempt count, a task) by the layout
+ * that the guest has told. The host never writes to it.
  *
- * The record is read when the vCPU is to lose its CPU and written when it loses it
- * and gets it back, always by the thread of the vCPU, while the vCPU is not in the
- * guest. So the words that both sides write are never written by both at once:
+ * The host reads the record when the vCPU is to lose its CPU. It writes the record when the
+ * vCPU loses or gets a CPU, when a loan begins or ends, and in a hypercall with the record. The
+ * thread of the vCPU alone does both, while the vCPU is not in the guest. Some words have two
+ * writers, the guest and the host, but these never write at the same time:
  *
  *	vCPU, in the guest			thread of the vCPU, in the host
  *	------------------			-------------------------------
@@ -23,13 +24,13 @@
  *
  * Other vCPUs of the guest only read the half that the host writes.
  *
- * The scheduler calls this, so it must not sleep. The guest's memory is reached
+ * The scheduler calls this, so it must not sleep. The host reaches the guest's memory
  * through the address at which the virtual machine monitor has it, with page faults
- * disabled: what is not there, not writable or not the guest's any more is left,
- * and a claim that cannot be read is none. What a guest puts there is a claim and
- * nothing more: each value is read once, any value means something, and all that
- * can come of it is bounded in extend.c. In user mode a vCPU is in no section of
- * its kernel, whatever its record says, unless it is about to take an interrupt.
+ * disabled. It leaves alone memory that is absent, read-only or taken from the guest.
+ * A claim that the host cannot read is no claim. The host trusts no claim: it reads each
+ * value once, any value means something, and extend.c bounds all effects. In user mode
+ * a vCPU is in no section of its kernel, whatever its record says, unless it is about
+ * to take an interrupt.
  */
 #define pr_fmt(fmt) "kvm: pvsync: " fmt
 
@@ -59,22 +60,22 @@ struct claim {
 	u64	preemptable;
 };
 
-/* What the host tells, from this offset on. */
+/* The host writes what it tells from this offset on. */
 #define TOLD_OFFSET	offsetof(struct pvsync_ecs, preempted)
 
 static_assert(sizeof(struct pvsync_ecs) == PVSYNC_ECS_SIZE);
 
 /*
- * The guest's memory is that of this process, which does not hold while it exits. Nor is
- * it touched while the monitor sets registers or memory, maybe another system's, but only
- * while it has the vCPU run.
+ * The guest's memory is memory of this process, but not while the process exits. The host
+ * touches it only while the monitor has the vCPU run. At other times the monitor may set
+ * registers or memory, maybe for another system.
  */
 static bool ecs_is_reachable(struct kvm_vcpu *vcpu)
 {
 	return vcpu->arch.pvsync.ecs.form && vcpu->wants_to_run && current->mm == vcpu->kvm->mm;
 }
 
-/* Whether its record says anything about it. */
+/* Whether a vCPU's record says anything about the vCPU. */
 static bool ecs_has_claims(struct kvm_vcpu *vcpu)
 {
 	return ecs_is_reachable(vcpu) && vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_SILENT;
@@ -95,13 +96,14 @@ static bool ecs_read_guest(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where
 
 /*
  * A monitor may have writes to memory logged in a ring of the vCPU. The thread that is
- * switched may be in the midst of an entry, and KVM, which puts in entries in the thread
- * alone, is not made for that; and how often it is switched until the monitor empties the
- * ring has no bound. So memory that is logged there is left alone.
+ * switched may be in the midst of an entry into the ring. KVM adds entries in the thread
+ * alone, and cannot be interrupted there by another entry. Nor does anything bound how
+ * often the thread is switched until the monitor empties the ring. So the host does not
+ * write to memory that is logged there.
  *
- * Slots may be replaced by such that are logged at any time: what is looked at is the one
- * that is written to. Who asked for the log waits for this reader, and what was written
- * before is in the copy of all memory that is made after it.
+ * KVM may replace slots by logged ones at any time. So this looks at the very slot that it
+ * writes to. The thread that asked for the log waits for this reader, and the monitor
+ * copies all memory after that, with what was written before.
  */
 static bool ecs_write_unlogged(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where,
 			       const void *data, unsigned int offset, unsigned long len)
@@ -137,7 +139,7 @@ static u64 ecs_count_of(u64 word, u64 unit)
 	return (word & ~PVSYNC_ECS_BORROWED) / unit & PVSYNC_ECS_FIELD;
 }
 
-/* The lock that a preemption is ascribed to, of several; preempt_kernel if none. */
+/* The lock, of several, that pvsync ascribes a preemption to; preempt_kernel if none. */
 static enum pvsync_counter ecs_lock_held(const struct claim *claim)
 {
 	if (ecs_count_of(claim->non_preemptable, PVSYNC_ECS_LOCK))
@@ -152,9 +154,9 @@ static enum pvsync_counter ecs_lock_held(const struct claim *claim)
 }
 
 /*
- * Interrupts go first: what they interrupted does not hold them up. Who waits
- * goes on no sooner with a longer turn, whatever it has locked, and what it waits
- * for may need this CPU.
+ * Interrupts go first: a section that they interrupted does not hold them up. A vCPU
+ * that waits goes on no sooner with a longer turn, whatever it has locked. The vCPU that
+ * it waits for may need this CPU.
  */
 static enum pvsync_counter ecs_counted_section(struct kvm_vcpu *vcpu)
 {
@@ -187,13 +189,13 @@ static bool ecs_reads_rcu(struct kvm_vcpu *vcpu)
 	if (!ecs->asked[2] || !ecs_read_guest(vcpu, &ecs->task, &task, sizeof(task)) ||
 	    task < ecs->memory)
 		return false;
-	/* Whatever the guest has there; KVM warns of what goes across a page. */
+	/* The guest may have any value there, and KVM warns of accesses across a page. */
 	gpa = task - ecs->memory + ecs->nesting;
 	if (!IS_ALIGNED(gpa, sizeof(nesting)))
 		return false;
 	/*
-	 * Not by way of the vCPU, whose memory slots have a cache without a lock: the
-	 * thread may be in the midst of a look-up for a fault.
+	 * This reads by way of the VM. The vCPU's memory slots have a cache without a
+	 * lock, and the thread may be in the midst of a look-up for a fault.
 	 */
 	idx = srcu_read_lock(&vcpu->kvm->srcu);
 	pagefault_disable();
@@ -205,9 +207,9 @@ static bool ecs_reads_rcu(struct kvm_vcpu *vcpu)
 }
 
 /*
- * From what the guest's kernel maintains anyway, laid out as it has told. Who waits
- * says so in the record: it has nothing better to do. Each wait counts once in the
- * preempt count; what is above that is taken for a lock.
+ * This finds the section in what the guest's kernel maintains anyway, by the layout that it
+ * has told. A vCPU that waits says so in the record, as it has nothing better to do. Each
+ * wait counts once in the preempt count. pvsync takes a count above that for a lock.
  */
 static enum pvsync_counter ecs_found_section(struct kvm_vcpu *vcpu)
 {
@@ -234,8 +236,9 @@ static enum pvsync_counter ecs_found_section(struct kvm_vcpu *vcpu)
  * pvsync_ecs_has_interrupt - whether a vCPU that tells its sections has an interrupt to take
  * @vcpu: the vCPU, not in the guest
  *
- * By the interrupt controller that the host has for the vCPU; those that a processor has
- * posted and not handed over yet are not seen. Those of a guest of its own do not count.
+ * This looks at the interrupt controller that the host has for the vCPU. It does not see
+ * interrupts that a processor has posted and not handed over yet. Interrupts of the guest's
+ * own guest do not count.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -253,12 +256,12 @@ bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu)
  * pvsync_ecs_where - what a vCPU is doing
  * @vcpu: the vCPU, not in the guest
  *
- * A vCPU that runs a guest of its own is taken for one in user mode: what its
- * record says is of the kernel that runs that guest. One that has halted is in no
- * section, although its idle task has preemption disabled. One that has an interrupt
- * to take is as good as in the handler, in user mode, too: if the interrupt is another
- * vCPU's, that one waits, often with a lock. Unless it waits itself, with interrupts
- * disabled: then it takes none before the wait is over.
+ * pvsync takes a vCPU that runs a guest of its own for a vCPU in user mode: its record is
+ * about the kernel that runs that guest. A vCPU that has halted is in no section, although
+ * its idle task has preemption disabled. A vCPU that has an interrupt to take counts as in
+ * the handler, even in user mode. If another vCPU sent the interrupt, that vCPU waits, often
+ * with a lock. There is one exception: a vCPU that itself waits, with interrupts disabled,
+ * takes no interrupt before its wait is over.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -289,7 +292,7 @@ enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 	return section;
 }
 
-/* What cannot be written now is written the next time, changed or not. */
+/* If a write fails, the next call writes, changed or not. */
 static void ecs_tell_guest(struct kvm_vcpu *vcpu,
 			   const struct pvsync_told *told)
 {
@@ -304,9 +307,9 @@ static void ecs_tell_guest(struct kvm_vcpu *vcpu,
 
 /*
  * Whether a system runs that may have shared the record. A monitor resets a vCPU by setting
- * its registers, which KVM takes for nothing special, and what starts then does so without
- * paging. Where the registers are of a guest of its own, of firmware's management mode, or
- * not to be seen, nothing is known.
+ * its registers, which is nothing special to KVM. A system that starts after this has no
+ * paging. The registers may be of a guest's guest or of the firmware's management mode, or
+ * the host may not see them. Then nothing is known, and the record stays.
  */
 static bool ecs_may_share(struct kvm_vcpu *vcpu)
 {
@@ -314,7 +317,7 @@ static bool ecs_may_share(struct kvm_vcpu *vcpu)
 	       vcpu->arch.guest_state_protected;
 }
 
-/* What the monitor sets at the begin of KVM_RUN: a hint, as it may write it meanwhile. */
+/* What the monitor sets at the begin of KVM_RUN. A hint: the monitor may write meanwhile. */
 static bool ecs_is_set_without_paging(struct kvm_vcpu *vcpu)
 {
 	return READ_ONCE(vcpu->run->kvm_dirty_regs) & KVM_SYNC_X86_SREGS &&
@@ -325,10 +328,10 @@ static bool ecs_is_set_without_paging(struct kvm_vcpu *vcpu)
  * pvsync_ecs_load - a vCPU has got a CPU: tell its guest, if it is still the same
  * @vcpu: the vCPU, which has no loan
  *
- * Looks for a reset at the begin of an ioctl only, which sees what the one before has set,
- * or what it will set itself.
- * A thread that was switched may be in the midst of a change of mode of KVM's own, such as
- * an exit of a guest's guest or from management mode, where paging is off for a moment.
+ * This looks for a reset at the begin of an ioctl only. It sees what the ioctl before has set,
+ * or what this ioctl will set itself. A thread that was switched may be in the midst of a
+ * change of mode inside KVM, such as an exit of a guest's guest or from management mode. There
+ * paging is off for a moment.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -343,8 +346,8 @@ void pvsync_ecs_load(struct kvm_vcpu *vcpu)
 /**
  * pvsync_ecs_tell - tell a guest what has become of a vCPU
  * @vcpu: the vCPU
- * @preempted: it waits for a CPU
- * @overcommitted: something else waits for the CPU that it has
+ * @preempted: whether the vCPU waits for a CPU
+ * @overcommitted: whether something else waits for the CPU that it has
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -359,7 +362,7 @@ void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted)
 	ecs_tell_guest(vcpu, &told);
 }
 
-/* So that the guest notices when it leaves its sections, without looking for it. */
+/* The mark lets the guest notice it when it leaves its sections, without a look elsewhere. */
 static void ecs_mark_words(struct kvm_vcpu *vcpu, bool borrowed)
 {
 	struct gfn_to_hva_cache *record = &vcpu->arch.pvsync.ecs.record;
@@ -379,11 +382,11 @@ static void ecs_mark_words(struct kvm_vcpu *vcpu, bool borrowed)
 /**
  * pvsync_ecs_tell_loan - tell a guest that a vCPU runs on borrowed time, or not
  * @vcpu: the vCPU
- * @borrowed: it does
+ * @borrowed: whether it does
  *
- * In the host's half of the record; a guest that counts is told in its words, too, where it
- * looks anyway. Nothing else of a guest is written to: what it maintains for itself may mean
- * anything.
+ * The host tells it in its half of the record. It also tells a guest that counts in the guest's
+ * words, where the guest looks anyway. The host writes to nothing else of a guest: what the
+ * guest maintains for itself may mean anything.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -407,7 +410,7 @@ static bool ecs_map_record(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where
 }
 
 /*
- * Once a VM, as each of its vCPUs asks, and asks again.
+ * This warns once for each VM, as each of its vCPUs asks, and asks again.
  *
  * Return: what the guest gets.
  */
@@ -419,7 +422,7 @@ static long ecs_refuse_record(struct kvm_vcpu *vcpu, const char *reason)
 	return -KVM_EINVAL;
 }
 
-/* What is reserved may mean something to a later guest, which then needs a later host. */
+/* A reserved field may mean something to a later guest, which then needs a later host. */
 static bool ecs_understands_layout(const struct pvsync_ecs *record)
 {
 	const struct pvsync_ecs_layout *layout = &record->layout;
@@ -457,13 +460,13 @@ static bool ecs_map_free_form(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
 	       ecs_map_record(vcpu, &ecs->task, a2, sizeof(u64));
 }
 
-/* To a vCPU that makes a hypercall, so it runs; what could not be written before, either. */
+/* Tell a vCPU in a hypercall that it runs, and write what the host could not write before. */
 static void ecs_tell_again(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
 	struct pvsync_told told;
 
-	/* A hint, and changes nothing there. */
+	/* This may fail, and changes nothing in the page but that it is there. */
 	fault_in_safe_writeable((const char __user *)ecs->record.hva, 1);
 	preempt_disable();
 	told = ecs->told;
@@ -480,8 +483,8 @@ static void ecs_tell_again(struct kvm_vcpu *vcpu)
  * @a2: see there
  * @a3: see there
  *
- * Guests ask again now and then, in case that the host is another one by then. If it
- * is not, all stays as it is, a loan included.
+ * Guests ask again now and then, in case that another host runs them by then. On the same
+ * host all stays as it is, a loan included.
  *
  * Context: thread of @vcpu, may sleep.
  *
@@ -524,7 +527,7 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 	}
 	preempt_disable();
 	pvsync_loan_init(vcpu);
-	/* It may say what an earlier host has told, or this one before a CPU went down. */
+	/* The record may have words of an earlier host, or of this one before a CPU went down. */
 	memset(&ecs->told, 0, sizeof(ecs->told));
 	ecs->written = false;
 	memcpy(ecs->asked, asked, sizeof(asked));
@@ -535,8 +538,8 @@ long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 }
 
 /**
- * pvsync_ecs_forget - a vCPU shares nothing any more
- * @vcpu: the vCPU; also when it is reset, as its memory is another system's then
+ * pvsync_ecs_forget - a vCPU ceases to share a record
+ * @vcpu: the vCPU; a reset calls this, too, as the memory is another system's then
  *
  * Context: thread of @vcpu, or nobody runs it.
  */

@@ -3,8 +3,8 @@
 #define _KVM_X86_PVSYNC_ECS_H
 
 /*
- * Critical sections of guests: what a guest says of them and is told (ecs.c),
- * and the extra time that they get (extend.c).
+ * Critical sections of guests: what a guest and its host tell each other about them
+ * (ecs.c), and the extra time that vCPUs get for them (extend.c).
  */
 
 #include <linux/kvm_host.h>
@@ -50,7 +50,7 @@ static inline bool pvsync_holds(enum pvsync_counter where)
 	return where <= PVSYNC_preempt_stuck;
 }
 
-/* Whether it could end that by itself. */
+/* Whether that vCPU, if it ran on, could end this by itself. */
 static inline bool pvsync_in_section(enum pvsync_counter where)
 {
 	return where <= PVSYNC_preempt_mutex;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Extra time for vCPUs in critical sections, and what vCPUs are doing when they
- * are preempted. After "Scaling Guest OS Critical Sections with eCS", section 3.2.
+ * Extra time for vCPUs in critical sections, and what vCPUs do when they are
+ * preempted. After "Scaling Guest OS Critical Sections with eCS", section 3.2.
  *
  *	state		a switch is asked for		the thread leaves its CPU
  *	-----		---------------------		-------------------------
@@ -13,34 +13,35 @@
  *			timer, no switch
  *			else: no loan, switch
  *
- * So there is one loan per boundary of the schedule, whatever the guest claims,
- * and the next one only after the scheduler has had its choice: a loan that ends as the
- * vCPU goes to its monitor or shares no record any more asks for a switch, as no timer is
- * left to make the request that it put off. A loan ends at
- * the latest when the timer asks for a switch at the end of its time; earlier by the
- * guest's own PVSYNC_HC_GIVE_BACK, or if somebody else asks for a switch when the vCPU
- * has left its section. While it is in one, the requests of others, a tick's or a
- * wake-up's, are put off for what is left of the time: the bound is the same.
+ * So there is one loan per boundary of the schedule, whatever the guest claims. The next
+ * loan comes only after the scheduler has had its choice. A loan may end as the vCPU goes
+ * to its monitor or ceases to share a record. It asks for a switch then, as no timer is
+ * left to make the request that it put off. The timer asks for a switch at the end of the
+ * loan's time, so the loan ends then at the latest. It ends earlier by the guest's own
+ * PVSYNC_HC_GIVE_BACK, or if somebody else asks for a switch when the vCPU has left its
+ * section. While the vCPU is in a section, the loan puts off requests of a tick or a
+ * wake-up, for what is left of its time: the bound is the same.
  *
- * Other vCPUs see that this one runs, and send it interrupts that they wait for: who
- * waited for the lock that it has just released goes on, unmaps something, and wants its
- * translations flushed. So borrowed time does not end with an interrupt to take: a vCPU
- * that stays for one after it has given back is told of its loan again, and gives back
- * once more. And when it goes, they have to see that, see pvsync_give_back().
+ * Other vCPUs see that this one runs, and send it interrupts that they wait for. A vCPU
+ * that waited for the lock that this one has just released goes on, unmaps something, and
+ * wants its translations flushed. So borrowed time does not end while this vCPU has an
+ * interrupt to take. If it stays for an interrupt after it has given back, the host tells
+ * it of its loan again, and it gives back once more. When it loses its CPU, other vCPUs
+ * have to see that, see pvsync_give_back().
  *
- * With the free form, RCU readers and interrupts end without a word, and by the end of
- * the loan the vCPU may well be in its next section. So the timer comes in short steps
- * (pvsync.extend_look_us), each of which is a request to switch, and looks whether it
- * has left.
+ * With the free form, RCU readers and interrupts end without a word. By the end of the
+ * loan the vCPU may well be in its next section. So the timer comes in short steps
+ * (pvsync.extend_look_us). Each step is a request to switch, at which the thread looks
+ * whether the vCPU has left its section.
  *
- * All of it is done by the thread of the vCPU, with preemption disabled; the timer
- * runs on the same CPU, in an interrupt, and reads nothing but who runs. It is
- * cancelled there, with the timer's handler not running, before the thread leaves.
+ * The thread of the vCPU does all of this, with preemption disabled. The timer runs on
+ * the same CPU, in an interrupt, and reads only which vCPU runs. The thread cancels the
+ * timer on that CPU, where the timer's handler cannot run meanwhile, before it leaves.
  *
- * A vCPU may borrow so much of its own run time, pvsync.extend_cap; that of its VM's others
- * does not count, so that those which hardly run, or never, give it nothing to borrow. The
- * periods of the account are of run time as well, and a loan that takes it beyond the cap,
- * as the last one of a period does, is carried over to the next ones.
+ * A vCPU may borrow a share of its own run time, pvsync.extend_cap. Run time of the VM's
+ * other vCPUs does not count, so vCPUs that hardly run, or never, give it nothing to
+ * borrow. The periods of the account are of run time as well. A loan may take the account
+ * beyond the cap, as the last one of a period does. The next periods carry the excess.
  */
 #include <linux/hrtimer.h>
 #include <linux/kvm_host.h>
@@ -57,7 +58,7 @@
 #include "count.h"
 #include "ecs.h"
 
-/* Run time of a vCPU over which what it has borrowed is added up, ns. */
+/* Run time of a vCPU over which its account adds up what it has borrowed, ns. */
 #define PERIOD	(100 * NSEC_PER_MSEC)
 
 static void loan_ask_for_switch(void)
@@ -70,9 +71,9 @@ static void loan_ask_for_switch(void)
  * pvsync_where - what a vCPU is doing, as pvsync_ecs_where()
  * @vcpu: the vCPU
  *
- * A guest gives back when it has left its sections, and that is final until it
- * runs again, but for an interrupt that it has to take: with the free form it is in its
- * scheduler then, with preemption disabled.
+ * A guest gives back when it has left its sections. It is in no section until it runs again,
+ * whatever its record says, unless it has an interrupt to take. With the free form the guest is
+ * in its scheduler at that point, with preemption disabled.
  *
  * Context: thread of @vcpu, preemption disabled.
  *
@@ -114,9 +115,9 @@ void pvsync_loan_init(struct kvm_vcpu *vcpu)
  * pvsync_account_load - a thread runs a vCPU
  * @vcpu: the vCPU
  *
- * It may not be the thread that ran the vCPU before: their run times have nothing to do with
- * each other. So between ioctls the account keeps what has run of its period. The begin of
- * the period by this thread's clock may be before 0: differences are right all the same.
+ * Another thread may have run the vCPU before, and run times of two threads are not comparable.
+ * So between ioctls the account keeps how much of its period has run. The begin of the period
+ * by this thread's clock may be before 0. Differences are right all the same.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
@@ -129,7 +130,7 @@ void pvsync_account_load(struct kvm_vcpu *vcpu)
 }
 
 /**
- * pvsync_account_put - a thread runs a vCPU no more
+ * pvsync_account_put - a thread ceases to run a vCPU
  * @vcpu: the vCPU
  *
  * Context: thread of @vcpu, preemption disabled.
@@ -142,7 +143,7 @@ void pvsync_account_put(struct kvm_vcpu *vcpu)
 		loan->ran = current->se.sum_exec_runtime - loan->period;
 }
 
-/* The scheduler brings the run time up to date at each tick: that is exact enough. */
+/* The scheduler brings the run time up to date at each tick, which is exact enough. */
 static bool loan_may_borrow(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
@@ -160,7 +161,7 @@ static bool loan_ends_in_time(struct kvm_vcpu *vcpu)
 	return hrtimer_resolution <= pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC;
 }
 
-/* Time left of a loan, ns; the length may have been changed meanwhile. */
+/* Time left of a loan, ns; an admin may have changed the length meanwhile. */
 static s64 loan_time_left(struct kvm_vcpu *vcpu, u64 now)
 {
 	return pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC -
@@ -173,10 +174,10 @@ static void loan_set_timer(struct kvm_vcpu *vcpu, s64 ns)
 		      HRTIMER_MODE_REL_PINNED_HARD);
 }
 
-/* A shorter step than this would be all exits. */
+/* With a shorter step than this, a vCPU would do little but exit. */
 #define MIN_LOOK	(10 * NSEC_PER_USEC)
 
-/* Until the end of the loan, or the next look whether the vCPU may go. */
+/* Time until the end of the loan, or until the next look whether the vCPU may go, ns. */
 static s64 loan_next_look(struct kvm_vcpu *vcpu, u64 now)
 {
 	u64 look = READ_ONCE(pvsync_extend_look_us) * NSEC_PER_USEC;
@@ -185,7 +186,7 @@ static s64 loan_next_look(struct kvm_vcpu *vcpu, u64 now)
 	return look ? min_t(s64, left, max(look, MIN_LOOK)) : left;
 }
 
-/* Until the vCPU may have left its section without a word, or must have. */
+/* Time until the vCPU may have left its section without a word, or must have left it, ns. */
 static s64 loan_section_time(struct kvm_vcpu *vcpu, u64 now)
 {
 	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
@@ -239,8 +240,9 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
  * pvsync_loan_drop - end a vCPU's loan, if it has one, with its thread going on
  * @vcpu: the vCPU
  *
- * The loan has put a request off, and its timer, which would make it again, is gone. Until
- * the switch there is no other loan, whatever record the guest shares meanwhile.
+ * The loan has put a request to switch off. Its timer, which would make the request again, is
+ * gone, so this asks for the switch. Until the switch there is no other loan, whatever record
+ * the guest shares meanwhile.
  *
  * Context: thread of @vcpu, preemption disabled, on the CPU of the loan.
  */
@@ -257,14 +259,14 @@ void pvsync_loan_drop(struct kvm_vcpu *vcpu)
  * pvsync_give_back - a guest has left its critical sections on borrowed time
  * @vcpu: the vCPU, in this hypercall
  *
- * Without a loan nothing happens: it may have ended just before.
+ * Without a loan nothing happens: the loan may have ended just before.
  *
- * KVM's steal time record says that a vCPU is preempted only if it left the guest between
- * two instructions, by its own account: with one half emulated, translations of the guest's
- * are in use that others would not flush then. Other vCPUs send it their shootdowns instead,
- * and wait until its next turn, often with a lock. Of this hypercall nothing is left but its
- * result and the instruction pointer, for which no translation from before is used. So it
- * counts as over.
+ * KVM's steal time record says that a vCPU is preempted only if the vCPU left the guest between
+ * two instructions, by KVM's own account. In the midst of an emulation the host uses
+ * translations of the guest that other vCPUs would not flush then. Without the mark, other
+ * vCPUs send this one their shootdowns, and wait until its next turn, often with a lock. After
+ * this hypercall KVM has only to set its result and the instruction pointer. It uses no
+ * translation from before for either, so the instruction counts as over.
  *
  * Context: thread of @vcpu.
  */
@@ -279,7 +281,7 @@ void pvsync_give_back(struct kvm_vcpu *vcpu)
 	preempt_enable();
 }
 
-/* Of a vCPU that runs: while its monitor sets registers, none of them is to be read. */
+/* Reads registers only of a vCPU that runs, not while the monitor sets the registers. */
 static bool loan_is_wanted(struct kvm_vcpu *vcpu)
 {
 	return vcpu->wants_to_run && pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
@@ -287,7 +289,7 @@ static bool loan_is_wanted(struct kvm_vcpu *vcpu)
 	       pvsync_in_section(pvsync_where(vcpu));
 }
 
-/* Sections of the free form may have ended without a word, and others begun. */
+/* With the free form, sections may have ended without a word, and others may have begun. */
 static bool loan_is_still_in_section(struct kvm_vcpu *vcpu)
 {
 	return !vcpu->arch.pvsync.loan.returned &&
