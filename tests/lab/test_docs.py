@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pages: no prose is too wide, and every link within the repository leads somewhere."""
+"""The pages: no prose is too wide, and every link within the repository leads somewhere.
+
+The kernel's comments: no sentence is too long, and no line of the locks is too wide.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,6 +23,29 @@ CODE = re.compile(r"`[^`]{40,}`")
 """A command that is to be copied is one line."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEAD = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+WORDS = 30
+"""The most that a sentence of a comment has."""
+COLUMNS = 80
+"""The most that a line of the locks has, but for messages, which nobody may break."""
+OVERLAY = paths.ROOT / "kernel/overlay"
+ROOMS = ("kernel/pvsync", "include", "arch/x86/include")
+SOURCES = sorted(str(file.relative_to(OVERLAY)) for room in ROOMS
+                 for file in (OVERLAY / room).rglob("*.[ch]"))
+LOCKS = [
+    "arch/x86/include/asm/pvsync_spinlock.h",
+    *(f"include/linux/pvsync/{name}.h" for name in
+      ("help", "lock_stat", "park", "pmt_lock", "rwlock")),
+    *(f"kernel/pvsync/{name}" for name in
+      ("help.c", "help_qspinlock.c", "lock_stat.c", "locks.c", "locks.h", "park.c", "pmt_lock.c",
+       "pmt_wait.h", "pv_lock.c", "pv_sleepers.h", "rwlock.c")),
+]
+COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
+BEGIN = re.compile(r"\s*([-*]|\d+\.|\(?[a-z]\d[,:]|@[\w.]+:|[A-Z]\w+:)\s")
+"""An item of a list, or a part of kernel-doc."""
+FIGURE = re.compile(r"\S\t+\S|\S {2,}\S|[-=+|]{3}")
+"""A line of a table or of a drawing."""
+END = re.compile(r"(?<=[.?!])\)?\s+(?=[\"(]?[\w@])")
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
@@ -94,3 +120,37 @@ def test_each_mechanism_names_a_test_that_is_there() -> None:
             files = re.findall(r"`(tests/[\w/]+\.py)`", test)
             assert files and all((paths.ROOT / file).is_file() for file in files), f"{name}: {test}"
             assert test.startswith(("`", "in a boot: ")), f"{name}: {test}"
+
+
+def sentences(comment: str) -> Iterator[str]:
+    """What a comment says: each paragraph, item and line of a table by itself, in sentences."""
+    paragraphs: list[list[str]] = [[]]
+    for line in comment.splitlines():
+        text = re.sub(r"^\s*\*( |$)", "", line)
+        if not text.strip() or BEGIN.match(text) or FIGURE.search(text):
+            paragraphs.append([])
+        paragraphs[-1].append(text.strip())
+    for paragraph in paragraphs:
+        yield from END.split(" ".join(paragraph))
+
+
+def words(sentence: str) -> int:
+    """How many words it has; an arrow or a dash is none."""
+    return sum(1 for word in sentence.split() if re.search(r"\w", word))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_sentence_of_a_comment_is_too_long(source: str) -> None:
+    text = (OVERLAY / source).read_text()
+    long = [f"{source}:{text.count(chr(10), 0, comment.start()) + 1}: {words(said)} words: {said}"
+            for comment in COMMENT.finditer(text)
+            for said in sentences(comment[1]) if words(said) > WORDS]
+    assert not long, "\n".join(long)
+
+
+@pytest.mark.parametrize("source", LOCKS)
+def test_no_line_of_the_locks_is_too_wide(source: str) -> None:
+    wide = [f"{source}:{number}: {line}"
+            for number, line in enumerate((OVERLAY / source).read_text().splitlines(), 1)
+            if len(line.expandtabs(8)) > COLUMNS and not re.match(r'\s*pr_\w+\("', line)]
+    assert not wide, "\n".join(wide)

@@ -233,7 +233,7 @@ u64 __init pvsync_help_start(u64 cycles, u64 slowness)
 
 /**
  * pvsync_help_offered - the host offers help, or does not
- * @offered: whether it does now
+ * @offered: whether it does
  *
  * Context: may sleep, boot is over.
  */
