@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The ABI of pvsync: what each hypercall answers, to arguments that have no
- * meaning too, and what the host writes into the record that a vCPU shares.
+ * The ABI of pvsync: what each hypercall answers, also to arguments that have no
+ * meaning, and what the host writes into the record that a vCPU shares.
  *
- * Skipped where the host offers no hypercall of pvsync.
+ * The test is skipped where the host offers no hypercall of pvsync.
  */
 #include <asm/kvm_para.h>
 #include <linux/compiler.h>
@@ -29,11 +29,11 @@
 #define BEYOND		(1UL << 52)	/* no guest-physical address */
 #define EINVAL_ANSWER	((uint64_t)-KVM_EINVAL)
 #define ENOSYS_ANSWER	((uint64_t)-KVM_ENOSYS)
-#define RETIRED		0x70760002	/* a flush that told nobody whom to await */
+#define RETIRED		0x70760002	/* a flush without an answer about targets to await */
 #define PATTERN		0xa5
 #define WATCHED_MS	300
 
-/* How arguments that are addresses are made from that of the record. */
+/* An argument with this bit is an offset from the address of the record. */
 #define RECORD		(1UL << 63)
 
 struct call {
@@ -105,7 +105,7 @@ enum { FEATURES, ANSWER, SHARED, TAKEN_BACK };
 
 static uint64_t address(uint64_t arg, uint64_t record)
 {
-	/* Other arguments with this bit are for PVSYNC_HC_TLB. */
+	/* In a PVSYNC_HC_TLB this bit means something else; make() leaves its arguments alone. */
 	return arg & RECORD ? (arg & ~RECORD) | record : arg;
 }
 
@@ -146,7 +146,7 @@ static void guest_main(uint64_t record, uint64_t cycles)
 	GUEST_DONE();
 }
 
-/* Wants the CPU of the vCPU, so that the host switches to and fro. */
+/* Set to end rival(), which wants the vCPU's CPU so that the host switches to and fro. */
 static bool over;
 
 static void *rival(void *unused)
@@ -160,7 +160,7 @@ static unsigned int answered, wrong;
 
 static bool right(const struct call *call, uint64_t answer)
 {
-	/* Targets, of which the first 63 have a bit each, may be named as to be awaited. */
+	/* The answer may name targets to await; each of the first 63 has a bit of its own. */
 	if (call->nr == PVSYNC_HC_TLB && !call->answer)
 		return !(answer & ~call->args[0]);
 	return answer == call->answer;
@@ -176,7 +176,7 @@ static void check_answer(uint64_t i, uint64_t answer)
 	pr_info("%s answers %ld, not %ld\n", calls[i].name, (long)answer, (long)calls[i].answer);
 }
 
-/* The host's half, for which anything else was there before. */
+/* The host's half held PATTERN before, so every right value is the host's. */
 static void check_shared(struct pvsync_ecs *record)
 {
 	static const struct pvsync_ecs none;
