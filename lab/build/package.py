@@ -5,7 +5,8 @@
     /usr/lib/pvsync                         the lab's modules, and the Python packages of
                                             requirements/operate.txt
     /usr/lib/systemd/system                 units; none of them is switched on
-    /usr/share/pvsync                       hooks of libvirt and Proxmox, to be installed
+    /usr/share/pvsync                       hooks of libvirt and Proxmox, and a profile of
+                                            tuned, to be installed
     /usr/share/doc/pvsync                   the operators' pages, licences
 
 The same sources give the same bytes.
@@ -101,9 +102,13 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
     for name, wanted in LOCKED.findall(locked):
         _vendor(library, name, wanted)
     put(stage / "usr/bin/pvsync", PROGRAM, 0o755)
-    for file in sorted((paths.LAB / "operate/data").iterdir()):
+    data = paths.LAB / "operate/data"
+    for file in sorted(file for file in data.rglob("*") if file.is_file()):
         text = file.read_text().replace(LOCAL, PACKAGED)
-        if file.suffix:
+        if file.parent != data:
+            put(share / "pvsync" / file.relative_to(data), text,
+                0o755 if file.suffix == ".sh" else 0o644)
+        elif file.suffix:
             put(stage / "usr/lib/systemd/system" / file.name, text)
         else:
             put(share / "pvsync" / file.name, text, 0o755)

@@ -13,7 +13,7 @@ import click
 from lab.cli.options import DIRECTORY
 from lab.cli.params import Setting
 from lab.core.errors import UsageError
-from lab.operate import actions, kept, settings
+from lab.operate import actions, host_parameters, kept, settings
 from lab.operate.settings import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +24,8 @@ def of_this_host(command: F) -> F:
     for option in (
         click.option("--file", type=DIRECTORY, default=kept.FILE, show_default=True,
                      help="Where settings are kept."),
+        click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
+                     help="Where it is mounted."),
         click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
                      help="Where it is mounted."),
         click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
@@ -33,12 +35,29 @@ def of_this_host(command: F) -> F:
     return command
 
 
+def or_the_host(command: F) -> F:
+    """Options of commands that are for the host's parameters, too."""
+    for option in (
+        click.option("--run", type=DIRECTORY, default="/run/pvsync", show_default=True,
+                     help="Where it is noted what the host's parameters were before."),
+        click.option("--host", "of_host", is_flag=True,
+                     help=f"The host's parameters in place of virtual machines' settings; --file"
+                          f" is {kept.HOST_FILE} then."),
+    ):
+        command = option(command)
+    return command
+
+
+def _host_file(file: Path) -> Path:
+    return kept.HOST_FILE if file == kept.FILE else file
+
+
 @click.command("set", short_help="Set something for one virtual machine, now and at each start.")
 @click.argument("vm")
 @click.argument("wanted", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE...")
 @of_this_host
 def set_command(vm: str, wanted: tuple[tuple[str, str], ...], file: Path, debugfs: Path,
-                proc: Path) -> None:
+                proc: Path, sysfs: Path) -> None:
     """Set NAMEs for VM (its name, or its number in Proxmox), and keep them for its next starts.
 
     `pvsync show` lists what there is; the value `global` follows the host again. All are set, or
@@ -46,16 +65,17 @@ def set_command(vm: str, wanted: tuple[tuple[str, str], ...], file: Path, debugf
     """
     if len(dict(wanted)) < len(wanted):
         raise UsageError("the same name is given twice")
-    _print(actions.change(Host(debugfs, proc), file, vm, dict(wanted)))
+    _print(actions.change(Host(debugfs, proc, sysfs), file, vm, dict(wanted)))
 
 
 @click.command(short_help="What is set for virtual machines of this host.")
 @click.argument("vm", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @of_this_host
-def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path) -> None:
+def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path,
+         sysfs: Path) -> None:
     """What is set for VM, or for all of them, and what is kept for their next starts."""
-    host = Host(debugfs, proc)
+    host = Host(debugfs, proc, sysfs)
     found, of_host = actions.show(host, file, vm), settings.of_host(host)
     if as_json:
         click.echo(json.dumps({"host": of_host, "vms": [asdict(one) for one in found]}, indent=1))
@@ -66,20 +86,46 @@ def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path) -
 @click.command(short_help="Take back what was set.")
 @click.argument("vm", required=False)
 @click.option("--all", "everything", is_flag=True, help="For all virtual machines.")
+@or_the_host
 @of_this_host
-def reset(vm: str | None, everything: bool, file: Path, debugfs: Path, proc: Path) -> None:
-    """Have VM follow the host again, at once, and keep nothing for its next starts."""
+def reset(vm: str | None, everything: bool, of_host: bool, file: Path, debugfs: Path, proc: Path,
+          sysfs: Path, run: Path) -> None:
+    """Have VM follow the host again, at once, and keep nothing for its next starts.
+
+    With --host, have the host's parameters as they were before `pvsync apply --host`.
+    """
+    host = Host(debugfs, proc, sysfs, run=run)
+    if of_host:
+        if vm is not None or everything:
+            raise UsageError("give --host alone: it is for the host's parameters")
+        _print(host_parameters.reset(host, _host_file(file)))
+        return
     if (vm is None) != everything:
         raise UsageError("give the name of a virtual machine, or --all")
-    _print(actions.reset(Host(debugfs, proc), file, vm))
+    _print(actions.reset(host, file, vm))
 
 
 @click.command(short_help="Set what is kept for virtual machines that have started.")
 @click.argument("vm", required=False)
+@click.option("--check", is_flag=True,
+              help="With --host: change nothing, and exit with 1 if something differs.")
+@or_the_host
 @of_this_host
-def apply(vm: str | None, file: Path, debugfs: Path, proc: Path) -> None:
-    """Set for VM, or for all that run, what is kept for it; hooks call this at a start."""
-    done, wrong = actions.apply(Host(debugfs, proc), file, vm)
+def apply(vm: str | None, check: bool, of_host: bool, file: Path, debugfs: Path, proc: Path,
+          sysfs: Path, run: Path) -> None:
+    """Set for VM, or for all that run, what is kept for it; hooks call this at a start.
+
+    With --host, set the host's parameters as a file says: lines such as mark = "exit".
+    """
+    host = Host(debugfs, proc, sysfs, run=run)
+    if (of_host and vm is not None) or (check and not of_host):
+        raise UsageError("give --host without a virtual machine, and --check with --host only")
+    if check:
+        done, wrong = [], host_parameters.differs(host, _host_file(file))
+    elif of_host:
+        done, wrong = host_parameters.apply(host, _host_file(file)), []
+    else:
+        done, wrong = actions.apply(host, file, vm)
     _print(done)
     for line in wrong:
         click.echo(f"pvsync: {line}.", err=True)

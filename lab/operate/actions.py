@@ -45,7 +45,7 @@ def change(host: Host, file: Path, word: str, wanted: Settings) -> list[str]:
         left = {name: value for name, value in have.items() if value != GLOBAL}
         new = {**known, key: left} if left else {k: v for k, v in known.items() if k != key}
         with settings.held(host, vm), settings.Writes(host) as writes, \
-                kept.replaced(file, new):
+                kept.replaced(file, kept.text_of(new)):
             for name, value in wanted.items():
                 writes.write(vm, name, value)
     return [f"{vm.name}: {_line(settings.own(host, vm))}"]
@@ -65,7 +65,8 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
             settings.one(running, word)
         said = []
         with ExitStack() as holds, settings.Writes(host) as writes, \
-                kept.replaced(file, {k: v for k, v in known.items() if k not in keys}):
+                kept.replaced(file, kept.text_of({k: v for k, v in known.items()
+                                                  if k not in keys})):
             for vm in found:
                 if not (vm.folder / "pvsync").is_dir():
                     continue

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Settings of VMs that outlive them: /etc/pvsync/vms.toml, a table for each VM.
+"""Settings that outlive what they are for: /etc/pvsync/vms.toml, a table for each VM.
 
     [web]
     mark = "exit"
 
+The host's own are in /etc/pvsync/host.toml, without a table; nothing here writes that file.
 A VM is called by its name, or by its number in Proxmox. One writer at a time holds the lock
 beside the file; readers need none, as the file is replaced whole.
 """
@@ -19,6 +20,7 @@ from lab.core.decode import DecodeError, read_toml
 from lab.core.errors import LabError
 
 FILE = Path("/etc/pvsync/vms.toml")
+HOST_FILE = Path("/etc/pvsync/host.toml")
 HEAD = """\
 # Settings of VMs, applied when one starts. `pvsync set` and `pvsync reset` write this file;
 # comments do not stay. After a change by hand: `pvsync apply`.
@@ -29,26 +31,46 @@ Settings = dict[str, str]
 
 def read(file: Path) -> dict[str, Settings]:
     """VM to its settings, none without the file; LabError for what is not to be trusted."""
+    with _trusted(file):
+        return {name: _settings(f"{name}.", table)
+                for name, table in read_toml(_text(file) or "").items()}
+
+
+def read_host(file: Path) -> Settings:
+    """The host's settings; LabError without the file, or for what is not to be trusted."""
+    with _trusted(file):
+        text = _text(file)
+        if text is None:
+            raise LabError(f"there is no {file}: write lines such as mark = \"exit\" into it")
+        return _settings("", read_toml(text))
+
+
+def _text(file: Path) -> str | None:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return {}
+        return None
     except PermissionError:
         raise LabError(f"{file} cannot be read: run pvsync as root") from None
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(f"{file} cannot be read ({_why(error)})") from None
+
+
+@contextmanager
+def _trusted(file: Path) -> Iterator[None]:
     try:
-        return {name: _settings(name, table) for name, table in read_toml(text).items()}
+        yield
     except DecodeError as error:
         raise LabError(f"{file}: {error}: correct it, or remove the file") from None
 
 
-def _settings(name: str, table: object) -> Settings:
+def _settings(whose: str, table: object) -> Settings:
     if not isinstance(table, dict):
+        name = whose.removesuffix(".")
         raise DecodeError(f"'{name}' must be a table, such as [{name}]")
     for key, value in table.items():
         if type(value) not in {str, int} or not str(value).isprintable():
-            raise DecodeError(f"{name}.{key} must be a string or an integer")
+            raise DecodeError(f"{whose}{key} must be a string or an integer")
     return {key: str(value) for key, value in table.items()}
 
 
@@ -69,6 +91,13 @@ def _string(text: str) -> str:
 @contextmanager
 def locked(file: Path) -> Iterator[dict[str, Settings]]:
     """What is kept, for who will change it; others wait."""
+    with alone(file):
+        yield read(file)
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Have others that will change a file wait; LabError if its folder cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = (file.parent / f".{file.name}.lock").open("w", encoding="utf-8")
@@ -78,17 +107,17 @@ def locked(file: Path) -> Iterator[dict[str, Settings]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for torn in file.parent.glob(f".{file.name}.*[0-9]"):  # of a writer that was killed
             torn.unlink(missing_ok=True)
-        yield read(file)
+        yield
 
 
 @contextmanager
-def replaced(file: Path, vms: dict[str, Settings]) -> Iterator[None]:
+def replaced(file: Path, text: str) -> Iterator[None]:
     """Have the new file on the disk; it counts when the block is left without an error.
 
     The block raises no OSError of its own.
     """
     try:
-        with files.prepared(file, text_of(vms), 0o644):
+        with files.prepared(file, text, 0o644):
             yield
     except OSError as error:
         raise _cannot(file, error) from None

@@ -45,6 +45,7 @@ class Host:
     proc: Path = vms.PROC
     sys: Path = Path("/sys")
     log: Path = Path("/dev/kmsg")
+    run: Path = Path("/run/pvsync")
 
 
 def match(running: list[Vm], word: str) -> list[Vm]:
@@ -178,18 +179,26 @@ class Writes:
 
 
 def _write(host: Host, vm: Vm, name: str, value: str) -> None:
+    try:
+        put(host, vm.folder / "pvsync", name, value)
+    except OSError as error:
+        raise refused(host, vm, name, error) from None
+
+
+def put(host: Host, folder: Path, name: str, value: str) -> None:
+    """Write a setting; UsageError for a value that the kernel does not take, or OSError."""
     log = _open_log(host.log)
     try:
-        file = os.open(vm.folder / "pvsync" / name, os.O_WRONLY | os.O_TRUNC)
+        file = os.open(folder / name, os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(file, value.encode())
         finally:
             os.close(file)
     except OSError as error:
-        if error.errno == errno.EINVAL:
-            said = _said(log, name) or "its log says what it takes: dmesg | grep pvsync"
-            raise UsageError(f"the kernel does not take '{value}' for {name}: {said}") from None
-        raise refused(host, vm, name, error) from None
+        if error.errno != errno.EINVAL:
+            raise
+        said = _said(log, name) or "its log says what it takes: dmesg | grep pvsync"
+        raise UsageError(f"the kernel does not take '{value}' for {name}: {said}") from None
     finally:
         if log is not None:
             os.close(log)
@@ -227,9 +236,14 @@ def refused(host: Host, vm: Vm, what: str, error: OSError) -> LabError:
         if not vm.folder.is_dir():
             return LabError(f"{vm.name} has ended meanwhile: nothing was changed")
         if not (vm.folder / "pvsync").is_dir():
-            return LabError(f"this host's kernel, {_release(host)}, has no pvsync, so there is"
-                            " nothing to set; `pvsync doctor` says what helps without it")
+            return no_pvsync(host)
     return LabError(f"{what} of {vm.name}: {error.strerror}: nothing was changed")
+
+
+def no_pvsync(host: Host) -> LabError:
+    """What to say on a kernel without pvsync."""
+    return LabError(f"this host's kernel, {_release(host)}, has no pvsync, so there is"
+                    " nothing to set; `pvsync doctor` says what helps without it")
 
 
 def locked_down(host: Host) -> bool:

@@ -17,7 +17,8 @@ TOOLS = {
     "usr/share/doc/pvsync-tools/copyright", "usr/share/doc/pvsync-tools/install.md",
     "usr/share/doc/pvsync-tools/operators.md", "usr/lib/systemd/system/pvsync-apply.path",
     "usr/lib/systemd/system/pvsync-apply.service", "usr/lib/systemd/system/pvsync-export.service",
-    "usr/lib/systemd/system/pvsync-export.timer"}
+    "usr/lib/systemd/system/pvsync-export.timer", "usr/lib/systemd/system/pvsync-host.service",
+    *(f"usr/share/pvsync/pvsync-host/{name}" for name in ("host.toml", "script.sh", "tuned.conf"))}
 PYTHON = {"click", "lab", "markdown_it", "mdurl", "pygments", "rich"}
 
 
@@ -47,6 +48,7 @@ def test_its_files(made: Path, root: Path) -> None:
     assert not [name for name in files if name.endswith((".pyc", ".so"))]
     assert (field(made, "Package"), field(made, "Depends")) == (
         "pvsync-tools", "python3 (>= 3.11)")
+    assert (root / "usr/share/pvsync/pvsync-host/script.sh").stat().st_mode & 0o111 == 0o111
     for unit in (root / "usr/lib/systemd/system").iterdir():
         assert "/usr/local" not in unit.read_text()
 

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`pvsync apply --host` and `reset --host`: the host's parameters, set from a file and taken back.
+
+What each was before is in a record under /run, on the disk before the first one is changed. So
+`reset --host` takes back what a process has set that was killed, too. A reboot leaves neither.
+"""
+
+import errno
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab.core.decode import decode, read_json, suggest
+from lab.core.errors import LabError, UsageError
+from lab.operate import kept, settings
+from lab.operate.kept import Settings
+from lab.operate.settings import Host
+
+RECORD = "host.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Who has set parameters, and what they were before."""
+
+    file: str
+    """Whose settings these are: a path."""
+    before: Settings
+
+
+def apply(host: Host, file: Path) -> list[str]:
+    """Have the host what a file says, all or nothing, and what it no longer says as before."""
+    wanted = kept.read_host(file)
+    _check(_now(host), wanted)
+    record = host.run / RECORD
+    with kept.alone(record):
+        old = _owned(record, file)
+        before, now = old.before if old else {}, _now(host)
+        goal = {**wanted, **{name: was for name, was in before.items()
+                             if name not in wanted and name in now}}
+        _keep(record, Record(str(file.absolute()),
+                             {name: before.get(name, now[name]) for name in goal}))
+        try:
+            for name, value in goal.items():
+                _put(host, name, value)
+            _keep(record, Record(str(file.absolute()),
+                                 {name: before.get(name, now[name]) for name in wanted}))
+        except BaseException:
+            _undo(host, {name: now[name] for name in goal})
+            with suppress(LabError, OSError):
+                if old:
+                    _keep(record, old)
+                else:
+                    record.unlink()
+            raise
+    return [f"host: {_line(wanted)}"]
+
+
+def reset(host: Host, file: Path) -> list[str]:
+    """Have the host's parameters as before a file was applied; LabError if one cannot be."""
+    record = host.run / RECORD
+    if not record.exists():
+        return ["nothing was set"]
+    with kept.alone(record):
+        old, now = _owned(record, file), settings.of_host(host)
+        left = _undo(host, old.before if old else {})
+        if left:
+            raise LabError("not all could be taken back: " + "; ".join(left))
+        record.unlink(missing_ok=True)
+    return [f"host: {_line({name: now[name] for name in old.before if name in now})}: taken back"
+            if old else "nothing was set"]
+
+
+def differs(host: Host, file: Path) -> list[str]:
+    """What the host has otherwise than a file says; LabError as of apply()."""
+    wanted, now = kept.read_host(file), _now(host)
+    _check(now, wanted)
+    return [f"host: {name} is {now[name]}, not {value}" for name, value in wanted.items()
+            if now[name] != value]
+
+
+def _now(host: Host) -> Settings:
+    found = settings.of_host(host)
+    if not found:
+        raise settings.no_pvsync(host)
+    return found
+
+
+def _check(known: Settings, wanted: Settings) -> None:
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"this kernel has no parameter '{name}' of the host"
+                             f"{suggest(name, list(known))} (known: {', '.join(known)})")
+
+
+def _put(host: Host, name: str, value: str) -> None:
+    try:
+        settings.put(host, host.sys / settings.PARAMETERS, name, value)
+    except OSError as error:
+        if error.errno in {errno.EPERM, errno.EACCES}:
+            raise LabError(f"{name} of the host cannot be written: run pvsync as root") from None
+        if error.errno == errno.EIO:
+            raise UsageError(f"{name} of the host can only be read") from None
+        raise LabError(f"{name} of the host: {error.strerror}") from None
+
+
+def _undo(host: Host, before: Mapping[str, str]) -> list[str]:
+    """Write values that were; what could not be, and why."""
+    left = []
+    with settings.undisturbed():
+        for name, value in before.items():
+            try:
+                _put(host, name, value)
+            except LabError as error:
+                left.append(str(error))
+    return left
+
+
+def _owned(record: Path, file: Path) -> Record | None:
+    """The record, if there is one; LabError if another file's settings are in force."""
+    try:
+        found = decode(Record, read_json(record.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise LabError(f"{record} cannot be read: remove it; what was set stays until the host"
+                       " boots") from None
+    if found.file != str(file.absolute()):
+        raise LabError(f"the host's parameters are set from {found.file}: first"
+                       f" `pvsync reset --host --file {found.file}`; nothing was changed")
+    return found
+
+
+def _keep(record: Path, content: Record) -> None:
+    with kept.replaced(record, json.dumps(asdict(content), indent=1) + "\n"):
+        pass
+
+
+def _line(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items()) or "as at boot"
