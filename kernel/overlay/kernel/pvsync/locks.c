@@ -478,7 +478,8 @@ void pvsync_locks_in_force(struct seq_file *seq)
 	if (!choice || !lock_uses_tau(choice))
 		seq_puts(seq, "impatience off\n");
 	else
-		seq_printf(seq, "impatience %u\n", READ_ONCE(pvsync_impatience));
+		seq_printf(seq, "impatience %u\n",
+			   READ_ONCE(pvsync_impatience));
 	if (choice && choice->plain)
 		seq_printf(seq, "halt_spins %u\n", lock_halt_spins());
 	else
