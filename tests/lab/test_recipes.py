@@ -17,11 +17,12 @@ PAGE = paths.ROOT / "docs/recipes.md"
 BLOCK = re.compile(r"^(New file|At the end of|Patch|Command|It prints)(?: `([^`\n]+)`)?:\n\n"
                    r"```\w+\n(.*?)^```$", re.M | re.S)
 PARTS: dict[str, tuple[str, ...]] = {
-    "lab": (), "kernel": (), "tests": ("build",), "pvsync": ()}
+    "lab": (), "kernel": (), "tests": ("build",)}
 """What recipes change, and what their commands use; without the folders of these names."""
 CACHE = os.environ.get("PVSYNC_CACHE")
 """Of whoever runs the tests: the tests of the locks find a Linux there."""
 LIMIT_S = 300
+END = "-- the command's end --"
 
 
 @dataclass(frozen=True)
@@ -41,48 +42,28 @@ def recipes() -> dict[str, list[Step]]:
 
 
 def copy(tree: Path) -> None:
-    """The sources as they are here."""
-    tree.mkdir()
+    """The sources as they are here; `./pvsync` is their lab, with the packages that are here."""
     for part, without in PARTS.items():
-        if (paths.ROOT / part).is_dir():
-            shutil.copytree(paths.ROOT / part, tree / part,
-                            ignore=shutil.ignore_patterns("__pycache__", *without))
-        else:
-            shutil.copy2(paths.ROOT / part, tree / part)
-
-
-def run(command: str, tree: Path) -> str:
-    """What a command prints. `./pvsync` is the copy's lab, with the packages that are here."""
-    environment = dict(os.environ)
+        shutil.copytree(paths.ROOT / part, tree / part,
+                        ignore=shutil.ignore_patterns("__pycache__", *without))
     # The lab has the cache of this test; where that has no Linux, make looks elsewhere.
-    if "./pvsync" not in command:
-        environment.pop("PVSYNC_CACHE")
-        environment |= {"PVSYNC_CACHE": CACHE} if CACHE else {}
-    done = subprocess.run(
-        ["sh", "-c", command.replace("./pvsync", f"{sys.executable} -m lab")], cwd=tree,
-        env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    return done.stdout + done.stderr
+    command = tree / "pvsync"
+    command.write_text(f"#!/bin/sh\nPYTHONPATH={tree} PVSYNC_CACHE={os.environ['PVSYNC_CACHE']} "
+                       f"exec {sys.executable} -P -m lab \"$@\"\n")
+    command.chmod(0o755)
 
 
-def follow(step: Step, tree: Path, printed: str) -> str:
-    """Do one step; what its command printed, or what the one before did."""
-    target = tree / step.path
+def typed(step: Step) -> str:
+    """What a reader types for a step, at the top of the repository."""
     match step.what:
         case "New file":
-            assert not target.exists(), f"{step.path} is there already"
-            target.write_text(step.text)
+            return f"cat >{step.path} <<'EOF'\n{step.text}EOF\n"
         case "At the end of":
-            target.write_text(target.read_text() + step.text)
+            return f"cat >>{step.path} <<'EOF'\n{step.text}EOF\n"
         case "Patch":
-            done = subprocess.run(["git", "apply", "-"], cwd=tree, input=step.text, text=True,
-                                  capture_output=True, check=False,
-                                  env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)})
-            assert done.returncode == 0, done.stderr
-        case "Command":
-            return run(step.text, tree)
+            return f"git apply <<'EOF'\n{step.text}EOF\n"
         case _:
-            assert printed == step.text
-    return printed
+            return f"{step.text}echo \"{END}\"\n"
 
 
 def test_each_block_is_a_step() -> None:
@@ -98,8 +79,17 @@ def test_each_block_is_a_step() -> None:
 
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipe_works(name: str, tmp_path: Path) -> None:
+    """Typed into one shell, so that a step finds what the one before left: its folder, too."""
     tree = tmp_path / "tree"
     copy(tree)
-    printed = ""
-    for step in recipes()[name]:
-        printed = follow(step, tree, printed)
+    environment = {key: value for key, value in os.environ.items() if key != "PVSYNC_CACHE"}
+    environment |= {"GIT_CEILING_DIRECTORIES": str(tmp_path)}
+    environment |= {"PVSYNC_CACHE": CACHE} if CACHE else {}
+    steps = recipes()[name]
+    script = "".join(map(typed, (step for step in steps if step.what != "It prints")))
+    # With -C no file that is there already is taken for a new one.
+    done = subprocess.run(["sh", "-eC", "-c", script], cwd=tree, env=environment, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False)
+    printed = "".join(f"{step.text}{END}\n" for step in steps if step.what == "It prints")
+    assert (done.stdout, done.returncode) == (printed, 0)
