@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.build import debian
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.operate import host_parameters, kept, trial
@@ -246,10 +247,14 @@ def test_the_profile_of_tuned(fake: Fake) -> None:
 
 
 def test_tuned_reads_the_profile(tmp_path: Path) -> None:
-    """With Debian's tuned, where it is installed; PVSYNC_TUNED is a folder of its modules."""
-    where = os.environ.get("PVSYNC_TUNED", "/usr/lib/python3/dist-packages")
-    if not Path(where, "tuned/profiles").is_dir():
-        pytest.skip("tuned is not installed (Debian package tuned)")
+    """With the modules of Debian 13's tuned, unpacked: its daemon would change this machine."""
+    fetched = tmp_path / "fetched"
+    apt = debian.apt(fetched, "deb", "trixie")
+    for words in (["update"], ["download", "tuned"]):
+        subprocess.run([*apt, *words], check=True, cwd=fetched)
+    subprocess.run(["dpkg-deb", "--extract", next(fetched.glob("*.deb")), fetched / "root"],
+                   check=True)
+    where = str(fetched / "root/usr/lib/python3/dist-packages")
     (tmp_path / "pvsync-host").symlink_to(PROFILE)
     code = f"""
 import sys, tuned.profiles as p
