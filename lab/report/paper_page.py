@@ -95,7 +95,8 @@ def body(kept: Reproduction, paper: Paper | None = None) -> str:
         "## What the verdicts mean", "",
         *(f"- {verdict}: {MEANING[verdict]}." for verdict in MEANING), "",
         "Performance is work in a time, or one over the time. A ratio is that of the medians over"
-        " seeds; in brackets its range over all pairs of seeds.", "",
+        " seeds; in brackets a 95 % interval by bootstrap over seeds, or the range of all pairs"
+        " of two.", "",
     ]
     return "\n".join(map(_wrapped, lines))
 
@@ -113,7 +114,8 @@ def _section(row: Row, played: Played | None) -> list[str]:
         lines += [f"Otherwise than in the paper: {row.differs}.", ""]
     if played is None:
         return [*lines, "Not made in this run.", ""]
-    said = [f"- {claim.scheme} at {claim.vms} VMs, in the paper's words: {claim.says}."
+    said = [f"- {claim.scheme} at {claim.vms} VM{'s' * (claim.vms > 1)}, in the paper's words:"
+            f" {claim.says}."
             for claim in (one.claim for one in played.found) if claim.says]
     return [*lines, *_table(row, played.found), "", *said, *[""] * bool(said),
             *([f"Why: {row.reason}", ""] if row.reason else []), played.setting, ""]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A paper's numbers beside ours: each claim confirmed, contradicted or neither.
 
-A ratio is that of the medians over seeds. Its range is that of all pairs of seeds, one of either
-scheme, so it is wider than an interval of confidence. A ratio within the range of the placebo, or
-a range that has 1 in it, shows no difference.
+A ratio is that of the medians over seeds. Its range is a 95 % interval by bootstrap over seeds, as
+in a report's verdict; with fewer seeds than that takes it is that of all pairs of seeds. A ratio
+within the range of the placebo, or a range that has 1 in it, shows no difference. That alone
+confirms or denies nothing: a range that is wide has room for what the paper has as well.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -17,13 +18,16 @@ from lab.core.cells import FlushTimes
 from lab.core.model import Better
 from lab.observe import figures, flushes
 from lab.plan.papers import SHARES, Claim, Measure, Row
-from lab.report import placebo
+from lab.report import placebo, verdict
 from lab.report.summary import RunFigure, Summary
+from lab.report.verdict import Unit
 
 Verdict = Literal["confirmed", "smaller", "larger", "contradicted", "no difference",
-                  "differs", "too few seeds", "not played"]
+                  "cannot tell", "differs", "too few seeds", "not played"]
 ALIKE = 0.05
 """So near to 1 a paper's ratio says that nothing changes."""
+NONE = 1.25
+"""No difference is confirmed where the range, and the placebo, stay within so many times."""
 FEWEST = 2
 """Seeds of either scheme below which a ratio has no range, and nothing is said of it."""
 LEAST = 0.02
@@ -32,12 +36,16 @@ POINTS = 10.0
 """Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
     "confirmed": "shown in the paper's direction, and between the square root and the square of its"
-                 " ratio; or no difference where the paper has none; per cents within"
+                 " ratio; or no difference where the paper has none, and range and placebo within"
+                 f" {NONE:g} times; per cents within"
                  f" {POINTS:g} points and a factor of 2, or both below 1",
     "smaller": "shown in the paper's direction, by less than the square root of its ratio",
     "larger": "shown in the paper's direction, by more than the square of its ratio",
     "contradicted": "shown in the other direction, or a difference where the paper has none",
-    "no difference": "the paper has one, and none is shown here",
+    "no difference": "the paper has one; none is shown here, and the range has no room for the"
+                     " square root of its ratio",
+    "cannot tell": "no difference is shown, and the range or the placebo has room for what the"
+                   " paper has, or for another one where it has none",
     "differs": f"per cents more than {POINTS:g} points or a factor of 2 apart",
     "too few seeds": "one seed has no range",
     "not played": "no valid run of it",
@@ -110,9 +118,17 @@ MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
 }
 
 
-def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better: Better,
-           placebo: float | None) -> Found:
-    """A claim and the values of its two schemes, one a seed; of the first alone for a share."""
+Values = Mapping[Unit, float]
+"""Of a scheme's runs."""
+
+
+def judged(claim: Claim, own: Values, other_values: Values, better: Better,
+           placebo: float | None, alike: tuple[float, int] = (0, 1)) -> Found:
+    """A claim and the values of its two schemes; of the first alone for a share.
+
+    `alike`: how alike the runs of a boot are, and how many it has, as for `verdict.between`.
+    """
+    ours, others = [*own.values()], [*other_values.values()]
     if claim.measure in SHARES:
         middle = stats.median(ours)
         if middle is None:
@@ -124,7 +140,9 @@ def judged(claim: Claim, ours: Sequence[float], others: Sequence[float], better:
     if not one or not other or not all((*ours, *others)):
         return Found(claim, None, 0, 0, placebo, 0, "not played")
     turned = [stats.speedup(a, b, better) for a, b in product(ours, others)]
-    ratio, least, most = stats.speedup(one, other, better), min(turned), max(turned)
+    ratio = stats.speedup(one, other, better)
+    least, most = (verdict.between([(own, other_values, better)], *alike)
+                   or (min(turned), max(turned)))
     seeds = min(len(ours), len(others))
     return Found(claim, ratio, least, most, placebo, seeds,
                  _verdict(claim.value, ratio, least, most, placebo or 0.0)
@@ -143,9 +161,11 @@ def _verdict(paper: float, ours: float, least: float, most: float, placebo: floa
     shown = 1 if least > 1 and ours > margin else -1 if most < 1 and ours < 1 / margin else 0
     said = 0 if abs(paper - 1) <= ALIKE + 1e-9 else 1 if paper > 1 else -1
     if said == 0:
-        return "confirmed" if shown == 0 else "contradicted"
+        narrow = least >= 1 / NONE and most <= NONE and margin <= NONE
+        return "contradicted" if shown else "confirmed" if narrow else "cannot tell"
     if shown == 0:
-        return "no difference"
+        room = max(most if said > 0 else 1 / least, margin)
+        return "cannot tell" if room >= math.exp(abs(math.log(paper)) / 2) else "no difference"
     if shown != said:
         return "contradicted"
     size = math.log(ours) / math.log(paper)
@@ -163,23 +183,25 @@ def _found(claim: Claim, workload: str, summary: Summary) -> Found:
         return Found(claim, None, 0, 0, None, 0, "not played")
     measure = MEASURES[claim.measure]
 
-    def values(scheme: str) -> list[float]:
+    def values(scheme: str) -> Values:
         runs = summary.results.of(scheme, workload, claim.vms)
-        return [value for run in runs if (value := measure(run)) is not None]
+        return {(run.run.boot, run.run.rep): value for run in runs
+                if (value := measure(run)) is not None}
 
     better = known[workload].better if claim.measure == "performance" else "lower"
     cell = summary.cell(claim.scheme, workload, claim.vms)
     far = (cell.placebo_spread if claim.measure == "performance"
            else _measured_placebo(claim, summary, values))
-    others = values(claim.against) if claim.against else []
-    return judged(claim, values(claim.scheme), others, better, far)
+    others = values(claim.against) if claim.against else {}
+    alike = summary.alikeness or 0, summary.results.manifest.reps
+    return judged(claim, values(claim.scheme), others, better, far, alike)
 
 
 def _measured_placebo(claim: Claim, summary: Summary,
-                      values: Callable[[str], list[float]]) -> float | None:
+                      values: Callable[[str], Values]) -> float | None:
     """How far the baseline's twins are from it in another measure than the workload's figure."""
     manifest = summary.results.manifest
-    base = stats.median(values(manifest.baseline))
+    base = stats.median([*values(manifest.baseline).values()])
     far = [abs(middle / base - 1) for label in placebo.labels(manifest)
-           if base and (middle := stats.median(values(label))) is not None]
+           if base and (middle := stats.median([*values(label).values()])) is not None]
     return max(far, default=None)

@@ -2,6 +2,7 @@
 """Papers: their files, and what is made of their claims."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, Counted, Synthetic
 
 FASTER = Claim("pmt", 4.0, 2, "ticket")
+
+
+def by_seed(values: Iterable[float]) -> dict[tuple[int, int], float]:
+    return {(seed, 0): value for seed, value in enumerate(values)}
 
 
 @pytest.mark.parametrize("name", papers.names())
@@ -60,8 +65,17 @@ def test_a_paper_that_there_is_none_of() -> None:
     (4.0, (1.0, 1.1), (40, 44), 0.1, "larger"),
     (4.0, (4.0, 4.4), (1.0, 1.1), 0.1, "contradicted"),
     (4.0, (1.0, 1.1), (1.05, 1.08), 0.0, "no difference"),
-    (4.0, (1.0, 1.1), (4.0, 4.4), 5.0, "no difference"),
+    (4.0, (1.0, 1.1), (4.0, 4.4), 5.0, "cannot tell"),
+    (4.0, (1.0, 1.1), (0.5, 2.4), 0.0, "cannot tell"),
+    (4.0, (1.0, 1.1), (0.5, 1.9), 0.0, "no difference"),
+    (0.25, (1.0, 1.1), (0.4, 1.9), 0.0, "cannot tell"),
+    (0.25, (1.0, 1.1), (0.6, 9.9), 0.0, "no difference"),
+    (4.0, (1.0, 1.1, 1.05, 1.0, 1.1), (1.2, 1.25, 1.3, 1.2, 0.9), 0.0, "no difference"),
+    (4.0, (1.0, 1.1, 1.05, 1.0, 1.1), (1.2, 5.0, 1.3, 6.0, 0.9), 0.0, "cannot tell"),
+    (4.0, (1.0, 1.1, 1.05, 1.0, 1.1), (4.0, 4.4, 4.1, 4.2, 4.0), 0.0, "confirmed"),
     (1.0, (1.0, 1.1), (1.05, 1.08), 0.0, "confirmed"),
+    (1.0, (1.0, 1.1), (1.05, 1.08), 0.3, "cannot tell"),
+    (1.0, (1.0, 1.1), (1.05, 1.38), 0.0, "cannot tell"),
     (1.0, (1.0, 1.1), (1.5, 1.6), 0.0, "contradicted"),
     (0.8, (1.5, 1.6), (1.0, 1.1), 0.0, "confirmed"),
     (4.0, (1.0,), (4.0, 4.4), 0.0, "too few seeds"),
@@ -72,9 +86,9 @@ def test_verdicts(paper: float, ours: tuple[float, ...], others: tuple[float, ..
                   placebo: float, verdict: Verdict) -> None:
     """Of times: the smaller the better. Rates turn it round."""
     claim = replace(FASTER, value=paper)
-    found = reproduction.judged(claim, ours, others, "lower", placebo)
+    found = reproduction.judged(claim, by_seed(ours), by_seed(others), "lower", placebo)
     assert found.verdict == verdict
-    turned = reproduction.judged(claim, others, ours, "higher", placebo)
+    turned = reproduction.judged(claim, by_seed(others), by_seed(ours), "higher", placebo)
     assert turned.verdict == verdict
     assert found.least <= (found.ours or 0) <= found.most
 
@@ -90,7 +104,7 @@ def test_shares_are_compared_as_they_are(paper: float, most: float, values: tupl
                                          verdict: Verdict) -> None:
     """To a number or a range; small ones have to be alike, too, not only near."""
     claim = Claim("ticket", paper, 2, measure="waiters", most=most)
-    assert reproduction.judged(claim, values, (), "lower", None).verdict == verdict
+    assert reproduction.judged(claim, by_seed(values), {}, "lower", None).verdict == verdict
 
 
 def test_a_guest_that_only_computes_does_not_dilute(tmp_path: Path) -> None:

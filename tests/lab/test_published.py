@@ -206,7 +206,7 @@ def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
     page = (folder / "paper-pmt.md").read_text()
     assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`." in page
     assert "/x/y" not in (folder / "data" / "papers" / "pmt.json").read_text()
-    assert "| [pmt](paper-pmt.md) | 7 confirmed, 1 no difference | whole loads |" in (
+    assert "| [pmt](paper-pmt.md) | 7 confirmed, 1 cannot tell | whole loads |" in (
         folder / "README.md").read_text()
 
     base = summarize(load(Synthetic(reps=2, boots=1).write(tmp_path / "made")))
