@@ -45,8 +45,12 @@ def verdict(name: str, status: int | None, said: str) -> Verdict:
     return Verdict(name, how, said.strip()[-SHOWN:])
 
 
-def run(control: Control, programs: Iterable[str], limit_s: float) -> list[Verdict]:
-    """Run these of the mounted suite, one after the other; HostLost passes through."""
+def run(control: Control, programs: Iterable[str], limit_s: float,
+        column: str = "") -> list[Verdict]:
+    """Run these of the mounted suite, one after the other; HostLost passes through.
+
+    Each verdict is printed when it is there, where `column` names whose it is.
+    """
     found = []
     for name in programs:
         try:
@@ -54,8 +58,10 @@ def run(control: Control, programs: Iterable[str], limit_s: float) -> list[Verdi
                 "sh", "-c", f"cd /root && exec {FOLDER}/{name}", timeout=limit_s)
         except Refused as refusal:
             found.append(verdict(name, None, str(refusal)))
-            continue
-        found.append(verdict(name, status, said))
+        else:
+            found.append(verdict(name, status, said))
+        if column:
+            print(f"{column}: {name}: {found[-1].how}", flush=True)
     return found
 
 

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.virtual
 
 LIMIT_S = 120
 """As the suite's own file `settings` has it."""
+WHOLE_S = 20
+"""Of a program of the whole suite, on the backend tcg: in virtual time some take an hour."""
 MEMORY = 3584
 """MiB of a host for all programs: max_guest_memory_test touches 2 GiB at once."""
 SLOWER = 4.0
@@ -38,10 +40,10 @@ EXPLAINED = {
 
 @contextmanager
 def suite(variant: str, logs: Path, wanted: tuple[str, ...] = (),
-          memory: int = host.MEMORY) -> Iterator[tuple[Machine, list[str]]]:
+          memory: int = host.MEMORY, backend: str = "auto") -> Iterator[tuple[Machine, list[str]]]:
     """A host with these programs of the suite mounted, or all, and what they are."""
     disk = selftests.image(wanted)
-    job = host.Job(("true",), disk=disk, variant=variant, memory=memory)
+    job = host.Job(("true",), disk=disk, variant=variant, memory=memory, backend=backend)
     spec = host.spec(job, host.ready(job, None, Silent()), [disk])
     with host.up(spec, kconfig.variant(variant).slowdown, logs) as machine:
         yield machine, suites.mount(machine.control, host.device(spec, 0))
@@ -74,12 +76,14 @@ def test_short_set(tmp_path: Path) -> None:
 def test_whole_suite(tmp_path: Path) -> None:
     """Stock's verdicts, and pvsync's off and on; machines that are slow make no difference."""
     columns: dict[str, list[Verdict]] = {}
-    with suite("stock", tmp_path / "stock", memory=MEMORY) as (machine, programs):
-        columns["stock"] = suites.run(machine.control, programs, LIMIT_S)
-    with suite("lab", tmp_path / "lab", memory=MEMORY) as (machine, programs):
-        for name, values in (("off", OFF), ("on", ON)):
-            suites.switch(machine.control, values)
-            columns[name] = suites.run(machine.control, programs, LIMIT_S)
+    hosts: dict[str, dict[str, dict[str, str]]] = {
+        "stock": {"stock": {}}, "lab": {"off": OFF, "on": ON}}
+    for variant, settings in hosts.items():
+        logs = tmp_path / variant
+        with suite(variant, logs, memory=MEMORY, backend="tcg") as (machine, programs):
+            for name, values in settings.items():
+                suites.switch(machine.control, values)
+                columns[name] = suites.run(machine.control, programs, WHOLE_S, name)
     print(suites.table(columns))
     check_alike(columns["stock"], columns["off"])
     check_alike(columns["stock"], columns["on"])
