@@ -38,7 +38,7 @@ true
 WAITS = re.compile(r"^bin (\d+) (\d+) (\d+)$", re.MULTILINE)
 COUNTER = re.compile(r"^(lock_\w+) (\d+)$", re.MULTILINE)
 TAU = re.compile(r"tau (\d+) ns is (\d+) spins "
-                 r"\(a spin takes (\d+) ps, a critical section (\d+) ps\)")
+                 r"\(a spin takes (\d+) ps, a critical section (\d+) ps\), impatience (\d+)")
 SAID = {
     "pvqspinlock": "spinlocks: qspinlock",
     "qspinlock": "spinlocks: qspinlock",
@@ -76,9 +76,10 @@ def check_waits(output: str) -> None:
 def check_tau(output: str, ns: int | None = None) -> None:
     """It is in nanoseconds, and as many spins as fit; without one, 50 sections, at least 2 us."""
     (said,) = TAU.findall(output)
-    tau, spins, spin_ps, section_ps = map(int, said)
+    tau, spins, spin_ps, section_ps, impatience = map(int, said)
     assert tau == (max(2000, 50 * section_ps // 1000) if ns is None else ns), said
     assert spins == 1000 * tau // spin_ps, said
+    assert impatience == max(1, min(16, spins // 8)), said
 
 
 def traced(output: str) -> int:

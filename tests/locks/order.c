@@ -2,8 +2,8 @@
 /*
  * Who gets the lock when: the ordering guarantees of section 4.3 of the
  * preemptable ticket spinlock paper, its timeout (4.1) and limits (4.2), without
- * impatience but where a test is about it, every interleaving under the test's control (step.h). A CPU that is not stepped is a
- * preempted vCPU. Built with the lock counters on, which are checked as well.
+ * impatience but where a test is about it. The test controls every interleaving
+ * (step.h). A CPU that is not stepped is a preempted vCPU. Built with the lock counters on, which are checked as well.
  */
 #include <stdlib.h>
 

@@ -33,6 +33,7 @@ BOUNDS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "pmt-overtaking": ("pmt", ("--tau", "1", "--overtaking"), 244_983),
     "ticket-stop": ("ticket", ("--stop-waiters", "--stop-owners", "2"), 237_337),
     "pmt-timed": ("pmt", ("--tau", "2", "--timed"), 24_846),
+    "pmt-timed-impatient": ("pmt", ("--tau", "4", "--impatience", "2", "--timed"), 24_846),
     "pmt-stop-waiters": ("pmt-add", ("--tau", "2", "--stop-waiters"), 633_527),
     "pmt-stop-owner": ("pmt", ("--tau", "2", "--stop-owners", "1"), 102_126),
     "pmt-stop-owners": ("pmt", ("--tau", "2", "--stop-owners", "2", "--rounds", "3"), 1_487_580),
@@ -44,6 +45,7 @@ OVERTAKING = {
     "pmt-overtaking": "owners since a ticket 4; later ones, if 0.. of them timed out: 0 2 3 3",
     "ticket-stop": "takes by others 2, by later tickets 0",
     "pmt-timed": "takes by others 2, by later tickets 0",
+    "pmt-timed-impatient": "takes by others 2, by later tickets 0",
     "pmt-stop-waiters": "takes by others 2, by later tickets 2",
     "pmt-stop-owner": "takes by others 3, by later tickets 1",
     "pmt-stop-owners": "takes by others 4, by later tickets 2",
@@ -166,6 +168,12 @@ def test_tau_that_does_not_cover_a_turn(base: Path) -> None:
     output = explore(base, "pmt", ("--tau", "1", "--timed"))
     assert output.splitlines()[-1] == f"error: {TIMED_OUT}"
     assert same_trail("locks/pmt-timed-tau-too-short", output)
+
+
+def test_tau_that_does_not_cover_impatience(base: Path) -> None:
+    """Two times a hand-over of a tick, and a tick in which the lock is held: 3 is too short."""
+    output = explore(base, "pmt", ("--tau", "3", "--impatience", "2", "--timed"))
+    assert output.splitlines()[-1] == f"error: {TIMED_OUT}"
 
 
 @pytest.mark.parametrize("lock", ["busted"])

@@ -38,7 +38,7 @@
  * The counts
  * ----------
  *
- * A section begins to count after it has its lock, and ends to count after it has released
+ * A section begins to count after it has its lock, and stops counting after it has released
  * the lock. Each time one instruction adds to, or subtracts from, a word of the CPU that the
  * section is on.
  *

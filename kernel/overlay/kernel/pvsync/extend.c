@@ -95,6 +95,7 @@ EXPORT_SYMBOL_GPL(pvsync_extend_by);
  * A task with preemption notifiers need not be a vCPU: anybody may use them. So the answer
  * goes with its module. The module is freed after a grace period, which waits for every CPU
  * that has preemption disabled:
+ *
  *	__schedule()			unloading
  *	------------			---------
  *	preemption disabled		[S] ask_kvm = NULL

@@ -9,7 +9,8 @@ struct seq_file;
 #ifdef CONFIG_PVSYNC_LOCKS
 void pvsync_locks_in_force(struct seq_file *seq);
 #else
-#define pvsync_locks_in_force(seq)	seq_puts(seq, "lock unknown\ntau off\nhalt_spins off\n")
+#define pvsync_locks_in_force(seq)	\
+	seq_puts(seq, "lock unknown\ntau off\nimpatience off\nhalt_spins off\n")
 #endif
 
 #ifdef CONFIG_PVSYNC_HELP

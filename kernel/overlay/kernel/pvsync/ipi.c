@@ -16,10 +16,10 @@
  * How often
  * ---------
  *
- * A yield is an exit, and makes the caller's thread lose its place in the host's queue.
- * So the next yield waits for YIELD_GAP cycles, and the gap doubles with each yield, YIELDS
- * times in all. By then the caller has waited for YIELD_GAP << YIELDS cycles: 5 ms at
- * 3.4 GHz, about as long as the host's slice. It waits on as in stock.
+ * A yield is an exit, and makes the caller's thread lose its place in the host's queue. So
+ * after the first yield, the next one waits for YIELD_GAP cycles, and the gap doubles with
+ * each yield, YIELDS times in all. By then the caller has waited for YIELD_GAP << YIELDS
+ * cycles: 5 ms at 3.4 GHz, about as long as the host's slice. It waits on as in stock.
  *
  * The gap is time of the counter and not the caller's own: a caller that was preempted
  * itself has nothing to hold back for.

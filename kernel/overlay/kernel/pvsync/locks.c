@@ -96,6 +96,12 @@ static long long help_cycles __initdata = HELP_OFF;
 #define SECTION_NS	40
 #define TAU_SECTIONS	(TAU_DEFAULT_NS / SECTION_NS)
 
+/*
+ * So often a waiter looks at a free lock for each waiter in front, at least. A
+ * hand-over has to fit in, or no order is left among waiters that run.
+ */
+#define FREE_LOOKS	8
+
 static const struct lock_choice * __init lock_find_choice(const char *name)
 {
 	unsigned int i;
@@ -200,12 +206,14 @@ static int __init lock_parse_tau(char *arg)
 }
 early_param("pvsync.tau", lock_parse_tau);
 
+static unsigned int impatience_wanted __initdata = PVSYNC_IMPATIENCE;
+
 static int __init lock_parse_impatience(char *arg)
 {
 	unsigned int times;
 
 	if (arg && !kstrtouint(arg, 10, &times) && times)
-		WRITE_ONCE(pvsync_impatience, times);
+		impatience_wanted = times;
 	else
 		pr_warn("pvsync.impatience=%s is not a number above 0, the default stays\n",
 			arg ?: "");
@@ -363,10 +371,12 @@ static void __init lock_set_tau(bool last)
 	spins = ns ? max(div64_u64(ns * 1000, pause_ps), 1ULL) : 0;
 	spins = min_t(u64, spins, PVSYNC_TAU_INF - 1);
 	WRITE_ONCE(pvsync_tau_spins, spins);
+	pvsync_impatience = clamp_t(u64, spins / FREE_LOOKS, 1,
+				    impatience_wanted);
 	tau_set_ns = ns;
 	if (last)
-		pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps)\n",
-			ns, spins, pause_ps, section_ps);
+		pr_info("tau %llu ns is %llu spins (a spin takes %llu ps, a critical section %llu ps), impatience %u\n",
+			ns, spins, pause_ps, section_ps, pvsync_impatience);
 }
 
 /* Runs before the second CPU starts, so before the first contended lock. */
@@ -475,11 +485,11 @@ void pvsync_locks_in_force(struct seq_file *seq)
 		seq_puts(seq, "tau inf\n");
 	else
 		seq_printf(seq, "tau %llu\n", tau_set_ns);
-	if (!choice || !lock_uses_tau(choice))
+	if (!choice || !lock_uses_tau(choice) ||
+	    READ_ONCE(pvsync_tau_spins) == PVSYNC_TAU_INF)
 		seq_puts(seq, "impatience off\n");
 	else
-		seq_printf(seq, "impatience %u\n",
-			   READ_ONCE(pvsync_impatience));
+		seq_printf(seq, "impatience %u\n", pvsync_impatience);
 	if (choice && choice->plain)
 		seq_printf(seq, "halt_spins %u\n", lock_halt_spins());
 	else

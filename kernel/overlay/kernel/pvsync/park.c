@@ -28,8 +28,8 @@
  * A waiter that stops spinning before it has been woken goes to schedule(),
  * which reads the state under the lock of the run queue. A wake-up before that
  * read keeps the waiter awake, and a wake-up after it wakes the waiter. Signals
- * wake like locks, if the state allows it. The caller looks for both when
- * pvsync_park() returns, whatever ended the wait.
+ * wake like locks, if the state allows it. The caller looks for the lock and
+ * for signals when pvsync_park() returns, whatever ended the wait.
  *
  * A task that sleeps lets others go on, and a task that spins must do so as
  * well:

@@ -25,8 +25,8 @@
  */
 u32 pvsync_tau_spins = 64;
 
-/* A hand-over takes few iterations: a free lock waits tau / 16 for its turn. */
-u32 pvsync_impatience = 16;
+/* Less where tau is few iterations, see lock_set_tau(). */
+u32 pvsync_impatience __ro_after_init = PVSYNC_IMPATIENCE;
 
 /**
  * pvsync_pmt_compete - take the lock as soon as it is not owned

@@ -76,7 +76,7 @@ static __always_inline u32 pvsync_pmt_wait_turn(struct qspinlock *lock, u32 val,
 {
 	u32 ticket = pvsync_next_ticket(val - PVSYNC_WAITER);
 	int position = pvsync_position(val, ticket);
-	u32 impatience = READ_ONCE(pvsync_impatience);
+	const u32 impatience = pvsync_impatience;
 	u64 left = pvsync_timeout(tau, position);
 	int armed = position;
 

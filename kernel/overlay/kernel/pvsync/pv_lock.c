@@ -120,9 +120,9 @@
  * does not change, and is among these slots.
  *
  * With the preemptable ticket lock only competing waiters sleep, any of which
- * may take the lock. The paper wakes all of them. One is enough: it wakes
- * another one when it releases the lock, as it holds the lock as PVSYNC_SLOW
- * for as long as there are others.
+ * may take the lock. The paper wakes all of them. One is enough: whoever takes
+ * the lock wakes another one when it releases the lock. It holds the lock as
+ * PVSYNC_SLOW for as long as there are others.
  *
  * The release wakes the waiter that is furthest ahead in ticket order and has
  * not been woken yet. A woken CPU may have to wait for a real one. If somebody
@@ -312,8 +312,8 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
  * @lock: the lock
  * @val: its value as the fast path found it
  *
- * Keeps to the order for n * tau, spins for pvsync_halt_spins iterations, then
- * halts.
+ * Keeps to the order for at most n * tau, spins for pvsync_halt_spins
+ * iterations, then halts.
  *
  * Context: preemption disabled, interrupts as they are.
  */

@@ -278,7 +278,7 @@ static bool tlb_shoot4u(const struct cpumask *cpumask, const struct flush_tlb_in
 
 	cpumask_clear(marked);
 	tlb_set_range(&group, info);
-		/* A batch may name CPUs that went down since, and have no APIC ID. */
+	/* A batch may name CPUs that went down since, and have no APIC ID. */
 	for_each_cpu_and(cpu, cpumask, cpu_online_mask) {
 		if (cpu == me)
 			continue;

@@ -34,10 +34,10 @@ void __pvsync_help_wait_ends(const struct pvsync_wait_time *outer);
 /**
  * pvsync_relax - one iteration of a loop that waits for a spinlock
  *
- * cpu_relax(), and from time to time a hypercall once the wait is long.
+ * Calls cpu_relax(), and from time to time the host once the wait is long.
  *
  * Context: within one of the slow paths of help.c: preemption disabled,
- * Calls cpu_relax(), and from time to time the host once the wait is long.
+ * interrupts as they are, NMI included.
  */
 static __always_inline void pvsync_relax(void)
 {

@@ -20,8 +20,8 @@
  * A policy is an order of the lists, and for each the end to begin at: the latest or the
  * earliest of the paper's time stamps. Lists are not linked. Each vCPU has its list and its
  * stamp in one word, its place. A vCPU that chooses looks at the places of all vCPUs. So to
- * join or to leave is one step on a word of the vCPU's own. vCPUs that lose and get their
- * CPUs share nothing.
+ * join or to leave is one step on a word of the vCPU's own. No word is shared by all vCPUs
+ * where they lose and get their CPUs.
  *
  * A chosen vCPU has mostly had more than its share of the CPU, and is soon preempted
  * again. As the resource waiter with the latest time stamp it would be chosen again,

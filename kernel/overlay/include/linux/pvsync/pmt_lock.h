@@ -17,7 +17,7 @@
  * trylock and unlock are the same there and here, so the kernel's own inline
  * code stays in charge of them:
  *
- *	lock, trylock	0 -> 1 when the word is 0: one atomic exchange
+ *	lock, trylock	0 -> 1 if the word is 0: one atomic cmpxchg
  *	unlock		a store of 0 to the locked byte, nothing atomic
  *	is_locked, value_unlocked	the word is not 0, is 0
  *	is_contended	bits outside of the locked byte
@@ -47,14 +47,9 @@
  * A waiter advances granted when it takes the lock and not when it releases the
  * lock. So the position of equation 2, n = ticket - num_grant, is the paper's
  * at every instant: the waiters before, and the owner if there is one.
- *	num_grant   = granted - locked		if tickets count waiters only
+ *
  * "granted" means something only to waiters. The last waiter sets the word to 1
  * when it takes the lock. That starts the count anew, and it makes the word of
- * a released lock without waiters 0. paper's at every instant: the waiters
- * before, and the owner if there is one.
- *
- * "granted" means something only to waiters. The last of them sets the word to
- * 1 when it takes the lock, which starts the count anew and makes the word of
  * a released lock without waiters 0.
  *
  * States and transitions, in (granted, waiters, locked), modulo 2^12:
@@ -69,7 +64,10 @@
  *
  *   ordered	n > 0 and not yet timed out: it does not touch the word. Each
  *		change of n re-arms its timeout to the new n * tau.
- * Three guarantees of section 4.3 follow:
+ *   competing	n == 0, overtaken, or timed out: it takes the lock as soon as
+ *		it finds it not locked.
+ *
+ * The three guarantees of section 4.3 follow:
  *
  *  1. Waiters that have not reached their timeout are served in ticket order:
  *     without a timeout only n == 0 leaves the ordered phase.
@@ -83,12 +81,17 @@
  * Impatience, which is not in the paper. A timeout runs while the lock is owned
  * and while it is free. While the lock is owned, a waiter loses nothing by
  * keeping to the order. While the lock is free, the waiter whose turn it is
- * takes it within a few iterations, or its vCPU does not run. In the second
- * case the lock idles for tau at each hand-over until that vCPU runs again. So
- * an iteration that finds the lock free takes pvsync_impatience off the timeout
- * instead of 1. n * tau stays the bound. The guarantees hold as above: each
- * timeout comes sooner, in proportion to n, and while a timed-out waiter owns
- * the lock the others' timeouts run no faster. With 1 it is the paper's lock.
+ * takes it within a few iterations. If its vCPU does not run, or is in an
+ * interrupt handler, the lock idles for tau at each hand-over until that waiter
+ * looks again. So an iteration that finds the lock free takes pvsync_impatience
+ * off the timeout instead of 1. n * tau stays the bound, and with 1 it is the
+ * paper's lock.
+ *
+ * Guarantees 1 and 3 hold as above. A release re-arms a timeout and a take does
+ * not. So guarantee 2 needs more: tau must cover impatience times a hand-over,
+ * and the time that an owner holds the lock. With pv-pmt a woken sleeper often
+ * starts too late. Then ordered waiters time out and overtake it, and guarantee
+ * 2 does not hold for sleepers.
  *
  * Overtaken, and the wrap: an ordered waiter has ticket - granted < waiters. A
  * waiter that was overtaken k times beyond its turn has ticket - granted == -k.
@@ -122,7 +125,11 @@
 
 /* The timeout of one position, in iterations of the waiting loop. */
 extern u32 pvsync_tau_spins;
-/* What an iteration takes off the timeout while the lock is free; 1 or more. */
+/*
+ * What an iteration takes off the timeout while the lock is free; 1 or more.
+ * Only early parameters and initcalls change it.
+ */
+#define PVSYNC_IMPATIENCE	16
 extern u32 pvsync_impatience;
 
 static __always_inline u32 pvsync_waiters(u32 val)

@@ -11,7 +11,10 @@
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
 
-/* Spinlocks: what a contended lock calls, and what a release does. For a boot with one CPU. */
+/*
+ * Spinlocks: what a contended lock calls, and what a release does. Set these only until there
+ * is a second CPU.
+ */
 #define pvsync_get_slowpath()		(pv_ops.lock.queued_spin_lock_slowpath)
 #define pvsync_set_slowpath(slowpath)	(pv_ops.lock.queued_spin_lock_slowpath = (slowpath))
 #define pvsync_set_unlock(unlock)	(pv_ops.lock.queued_spin_unlock = PV_CALLEE_SAVE(unlock))
@@ -42,7 +45,10 @@
 #define pvsync_weight(se)		((se)->load.weight)
 #define pvsync_lag_limit(cfs_rq, se)	max_t(u64, 2 * (se)->slice, TICK_NSEC)
 
-/* Of rq->nr_running: tasks that sleep, but stay queued; and how many of the queued servers. */
+/*
+ * Of rq->nr_running: tasks that sleep, but stay queued; and how many of the deadline servers
+ * that are queued it counts.
+ */
 #define pvsync_nr_delayed(rq)		READ_ONCE((rq)->cfs.h_nr_delayed)
 #define pvsync_nr_counted(servers)	(servers)
 

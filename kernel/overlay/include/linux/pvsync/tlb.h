@@ -37,7 +37,8 @@ static __always_inline bool pvsync_flush_tlb_kernel(unsigned long start, unsigne
  * pvsync_flush_freed_table - flush kernel addresses of all CPUs for a table that is freed at once
  * @addr: address that the table was for
  *
- * The host must not flush: walkers of page tables that have disabled interrupts hold it off.
+ * The host must not flush. Walkers that disable interrupts have to hold the flush off, and they
+ * cannot hold off the host.
  *
  * Context: as flush_tlb_kernel_range(): interrupts enabled.
  */

@@ -151,7 +151,7 @@ TRACE_EVENT(pvsync_yield,
 
 /*
  * A vCPU that @by has yielded to runs: yield_moved on another CPU, yield_picked as the next
- * task of its own CPU, yield_ran before @by was in the guest again.
+ * task of its own CPU, yield_ran before the next exit of @by.
  */
 TRACE_EVENT(pvsync_yield_outcome,
 

@@ -80,7 +80,7 @@ static inline void pvsync_on_each_cpu(void (*work)(void), unsigned int most)
 			break;
 	}
 	pvsync_crew_leave(&crew);
-		/* A wait as long as asked for is no task that hangs. */
+	/* A wait as long as asked for is no task that hangs. */
 	wait_for_completion_state(&crew.done, TASK_IDLE);
 	cpus_read_unlock();
 	for_each_possible_cpu(cpu) {

@@ -56,7 +56,7 @@ static void rwlock_check_own(void)
 	while (time_before(jiffies, end)) {
 		write_lock(&lock);
 		mdelay(1);
-			/* A head stays there until the lock is released. */
+		/* A head stays there until the lock is released. */
 		for (i = 0; i < LOOKS && arch_spin_is_locked(&lock.raw_lock.wait_lock); i++) {
 			mdelay(1);
 			rwlock_check_look();

@@ -34,10 +34,10 @@
  * pages of roots, SMRAM. There is one exception: KVM emulates the interrupts of real mode,
  * and a hypervisor in the guest has interrupts of its own. mark_get_exit() leaves out both.
  *
- * at_instruction_boundary tells KVM about this switch alone. pvsync_unmark() clears it when
- * the thread runs again, as KVM clears it only at the begin of the next round from entry to
- * exit. A thread that is preempted on the way into the guest is past that point, and KVM may
- * have to emulate the vCPU's next exit.
+ * What at_instruction_boundary tells KVM is true of this switch alone. pvsync_unmark()
+ * clears it when the thread runs again, as KVM clears it only at the begin of the next
+ * round from entry to exit. A thread that is preempted on the way into the guest is past
+ * that point, and KVM may have to emulate the vCPU's next exit.
  *
  * KVM writes the mark itself. Stock KVM writes it after interrupts only, so never in the
  * midst of two things that it does later:
@@ -272,7 +272,7 @@ bool pvsync_mark(struct kvm_vcpu *vcpu)
  * @vcpu: the vCPU
  *
  * The guest's record says that the vCPU is preempted until KVM takes the mark away, on the
- * way into the guest. KVM does the flushes that were left to the vCPU at that point.
+ * way into the guest. At that point KVM does the flushes that were left to the vCPU.
  *
  * Context: thread of @vcpu, preemption disabled.
  */
