@@ -25,6 +25,8 @@ from lab.operate.settings import Host
 @click.option("--csv", "as_csv", is_flag=True, help="A line for each VM and look.")
 @click.option("-L", "--log-to-file", "file", type=DIRECTORY,
               help="Append CSV to this file, for ever.")
+@click.option("--co-stop", "trace_s", type=click.FloatRange(0.1, 600), metavar="SECONDS",
+              help="Trace the scheduler so long in each look, for an estimate of co-stop.")
 @click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
 @click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
@@ -32,18 +34,20 @@ from lab.operate.settings import Host
 @click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
               help="Where it is mounted.")
 def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path | None,
-           debugfs: Path, proc: Path, sysfs: Path) -> None:
+           trace_s: float | None, **where: Path) -> None:
     """Look at this KVM host, with pvsync or without: who waits, why, what it costs, what helps.
 
-    Changes nothing, but that a pvsync kernel counts meanwhile. Ctrl-C ends it.
+    Changes nothing, but that a pvsync kernel counts meanwhile, and that --co-stop has a folder of
+    its own in tracefs. Ctrl-C ends it.
     """
     if as_json and (as_csv or file):
         raise UsageError("give --json or --csv, not both; -L is CSV")
-    with vms.counting(debugfs), _to(file) as out, contextlib.suppress(KeyboardInterrupt):
+    host = Host(where["debugfs"], where["proc"], where["sysfs"])
+    with vms.counting(host.debugfs), _to(file) as out, contextlib.suppress(KeyboardInterrupt):
         fresh = (as_csv or file is not None) and (file is None or out.tell() == 0)
         if fresh:
-            _put(out, looking.head())
-        for look in looking.looks(Host(debugfs, proc, sysfs), interval):
+            _put(out, looking.head(trace_s is not None))
+        for look in looking.looks(host, interval, trace_s=trace_s):
             if as_json:
                 _put(out, looking.as_json(look) + "\n")
             elif as_csv or file:

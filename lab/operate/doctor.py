@@ -6,11 +6,12 @@ import io
 import json
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
 from lab.core.errors import LabError
-from lab.operate import figures, findings, sample
+from lab.operate import figures, findings, sample, sched_events
+from lab.operate.costop import Costop
 from lab.operate.figures import HostFigures, VmFigures
 from lab.operate.findings import Finding
 from lab.operate.sample import Facts
@@ -22,6 +23,10 @@ NAME = 13
 COLUMNS = ("held_up", "worst", "busy", "costop", "yields_per_s", "yields_taken", "polled",
            "exits_per_s", "unmarked", "lost_per_s", "throttled")
 """Of a VM's figures those that CSV has, shares 0 to 1."""
+TRACED = ("ran_beside", "waited_beside", "unknown")
+"""Of Costop those that JSON and CSV have, shares 0 to 1; in CSV with "traced_" before."""
+ESTIMATED = ("Co-stop, estimated from tracepoints: time in which a vCPU ran while a sibling of its"
+             " VM waited for a CPU, and in which it waited while a sibling ran")
 LEGEND = ("held up: of the vCPUs' time, waiting for a CPU, as esxtop's %RDY. co-stop: running"
           " while another vCPU of the VM waits for a CPU; an estimate, and at most so much."
           " yields: directed yields of vCPUs that spin; ok: those followed. poll: KVM polled in"
@@ -37,20 +42,26 @@ class Look:
     facts: Facts
     host: HostFigures
     findings: list[Finding]
+    traced: Mapping[int, Costop] | None = None
+    """By the VM's process; None where it was not asked for."""
 
 
-def looks(host: Host, interval: float,
-          sleep: Callable[[float], None] = time.sleep) -> Iterator[Look]:
-    """A look after every interval, for ever; LabError when no VM runs."""
+def looks(host: Host, interval: float, sleep: Callable[[float], None] = time.sleep,
+          trace_s: float | None = None) -> Iterator[Look]:
+    """A look after every interval, for ever; LabError when no VM runs.
+
+    With `trace_s` the scheduler's events are traced so long, and a look takes as long at least.
+    """
     before = sample.read(host)
     if not before.vms:
         raise LabError("no virtual machine runs under KVM on this machine")
     while True:
-        sleep(interval)
+        traced = None if trace_s is None else sched_events.collect(host, trace_s)
+        sleep(max(0.0, interval - (trace_s or 0.0)))
         after = sample.read(host)
         facts = sample.facts(host)
         found = figures.of_host(facts, before, after)
-        yield Look(facts, found, findings.of(facts, found))
+        yield Look(facts, found, findings.of(facts, found), traced)
         before = after
 
 
@@ -73,7 +84,7 @@ def text(look: Look) -> str:
             f" {_percent(vm.held_up):>5} {_percent(vm.costop):>5} {_number(vm.yields_per_s):>6}"
             f" {_percent(vm.yields_taken):>4} {_percent(vm.polled):>4}"
             f" {_number(vm.exits_per_s):>6}".rstrip())
-    lines.append("")
+    lines += ["", *_traced(look)]
     for number, one in enumerate(look.findings, 1):
         lines += [*_finding(number, one), ""]
     if not look.findings:
@@ -82,6 +93,26 @@ def text(look: Look) -> str:
     for note in notes:
         lines += textwrap.wrap(note, WIDTH)
     return "\n".join(lines) + "\n"
+
+
+def _traced(look: Look) -> Iterator[str]:
+    """A line for each VM."""
+    if look.traced is None:
+        return
+    yield from textwrap.wrap(f"{ESTIMATED}.", WIDTH)
+    for vm in look.host.vms:
+        one = look.traced.get(vm.pid)
+        if len(vm.name) > NAME:
+            yield vm.name
+        said = "one vCPU has no sibling" if one is None else (
+            f"ran {_percent(one.ran_beside)} %, waited {_percent(one.waited_beside)} %"
+            f"; {_percent(one.unknown)} % unknown")
+        yield f"{vm.name if len(vm.name) <= NAME else '':{NAME}} {said}"
+    lost = max((one.lost for one in look.traced.values()), default=0)
+    if lost:
+        yield from textwrap.wrap(f"{lost} events were lost: these figures are doubtful. Trace"
+                                 " for a shorter time, or when less goes on.", WIDTH)
+    yield ""
 
 
 def _finding(number: int, one: Finding) -> Iterator[str]:
@@ -111,7 +142,8 @@ def _number(value: float | None) -> str:
 def as_json(look: Look) -> str:
     """One object in one line."""
     vms = [{name: value for name, value in asdict(vm).items()
-            if name not in {"words", "allowed", "why"}} for vm in look.host.vms]
+            if name not in {"words", "allowed", "why"}} | _traced_json(look, vm)
+           for vm in look.host.vms]
     host = {field.name: getattr(look.host, field.name) for field in fields(look.host)
             if field.name != "vms"}
     return json.dumps({"release": look.facts.release, "pvsync": bool(look.facts.pvsync),
@@ -119,9 +151,18 @@ def as_json(look: Look) -> str:
                        "findings": [asdict(one) for one in look.findings]})
 
 
-def head() -> str:
+def _traced_json(look: Look, vm: VmFigures) -> dict[str, object]:
+    one = look.traced.get(vm.pid) if look.traced is not None else None
+    if one is None:
+        return {}
+    return {"costop_traced": {"estimated_from": "tracepoints", "lost": one.lost,
+                              **{name: getattr(one, name) for name in TRACED}}}
+
+
+def head(traced: bool = False) -> str:
     """The first line of CSV."""
-    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings"])
+    more = (*(f"traced_{name}" for name in TRACED), "traced_lost") if traced else ()
+    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings", *more])
 
 
 def rows(look: Look, now: float) -> str:
@@ -133,8 +174,16 @@ def rows(look: Look, now: float) -> str:
 def _csv(look: Look, vm: VmFigures, stamp: str) -> str:
     values = (getattr(vm, name) for name in COLUMNS)
     found = " ".join(one.key for one in look.findings if one.vm == vm.name)
-    return _row([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus),
-                 *("" if value is None else f"{value:.6g}" for value in values), found])
+    more = [] if look.traced is None else [""] * (len(TRACED) + 1)
+    one = look.traced.get(vm.pid) if look.traced is not None else None
+    if one is not None:
+        more = [*(_cell(getattr(one, name)) for name in TRACED), str(one.lost)]
+    return _row([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus), *map(_cell, values),
+                 found, *more])
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 def _row(cells: list[str]) -> str:
