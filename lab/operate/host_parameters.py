@@ -47,12 +47,17 @@ def apply(host: Host, file: Path) -> list[str]:
                 _put(host, name, value)
             _keep(record, Record(str(file.absolute()),
                                  {name: before.get(name, now[name]) for name in wanted}))
-        except BaseException:
-            _undo(host, {name: now[name] for name in goal})
+        except BaseException as error:
+            there = settings.of_host(host)
+            left = _undo(host, {name: now[name] for name in goal
+                                if there.get(name) != now[name]})
+            if left and isinstance(error, LabError):
+                raise LabError(f"{error}; not taken back: {'; '.join(left)}: try"
+                               f" `pvsync reset --host --file {file}`") from None
             with suppress(LabError, OSError):
-                if old:
+                if old and not left:
                     _keep(record, old)
-                else:
+                elif not left:
                     record.unlink()
             raise
     return [f"host: {_line(wanted)}"]
@@ -65,7 +70,8 @@ def reset(host: Host, file: Path) -> list[str]:
         return ["nothing was set"]
     with kept.alone(record):
         old, now = _owned(record, file), settings.of_host(host)
-        left = _undo(host, old.before if old else {})
+        left = _undo(host, {name: was for name, was in old.before.items() if name in now}
+                     if old else {})
         if left:
             raise LabError("not all could be taken back: " + "; ".join(left))
         record.unlink(missing_ok=True)
@@ -99,6 +105,10 @@ def _put(host: Host, name: str, value: str) -> None:
     try:
         settings.put(host, host.sys / settings.PARAMETERS, name, value)
     except OSError as error:
+        file = host.sys / settings.PARAMETERS / name
+        if error.errno == errno.EACCES and file.exists() and not file.stat().st_mode & 0o222:
+            raise UsageError(f"{name} of the host can only be read: take it out of the file"
+                             ) from None
         if error.errno in {errno.EPERM, errno.EACCES}:
             raise LabError(f"{name} of the host cannot be written: run pvsync as root") from None
         if error.errno == errno.EIO:

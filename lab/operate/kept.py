@@ -11,8 +11,10 @@ beside the file; readers need none, as the file is replaced whole.
 
 import fcntl
 import json
+import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.core import files
@@ -25,6 +27,9 @@ HEAD = """\
 # Settings of VMs, applied when one starts. `pvsync set` and `pvsync reset` write this file;
 # comments do not stay. After a change by hand: `pvsync apply`.
 """
+LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+LOOKS, PAUSE_S = 100, 0.1
+"""How often, and how far apart, to look whether another one has the lock."""
 Settings = dict[str, str]
 """Names in the VM's folder of debugfs, to values."""
 
@@ -71,6 +76,8 @@ def _settings(whose: str, table: object) -> Settings:
     for key, value in table.items():
         if type(value) not in {str, int} or not str(value).isprintable():
             raise DecodeError(f"{whose}{key} must be a string or an integer")
+        if value == "":
+            raise DecodeError(f"{whose}{key} has no value")
     return {key: str(value) for key, value in table.items()}
 
 
@@ -97,17 +104,33 @@ def locked(file: Path) -> Iterator[dict[str, Settings]]:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """Have others that will change a file wait; LabError if its folder cannot be written."""
+    """Have others that will change a file wait; LabError if its folder cannot be written.
+
+    The lock is for root alone, as whoever can open it can hold it; and no symlink is followed.
+    """
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock = (file.parent / f".{file.name}.lock").open("w", encoding="utf-8")
+        file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        lock = os.open(file.parent / f".{file.name}.lock", LOCK, 0o600)
     except OSError as error:
         raise _cannot(file, error) from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        with suppress(PermissionError):
+            os.fchmod(lock, 0o600)
+        _wait_for(lock, file)
         for torn in file.parent.glob(f".{file.name}.*[0-9]"):  # of a writer that was killed
             torn.unlink(missing_ok=True)
         yield
+    finally:
+        os.close(lock)
+
+
+def _wait_for(lock: int, file: Path) -> None:
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(PAUSE_S)
+    raise LabError(f"another pvsync changes {file}: wait for its end; nothing was changed")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 """`pvsync apply --host`, `reset --host`, and the profile of tuned, on a made-up /sys."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -99,6 +100,61 @@ def test_what_the_file_no_longer_says_goes(fake: Fake) -> None:
     assert json.loads(fake.record.read_text())["before"] == {"extend": "off", "extend_us": "1000"}
     fake.reset()
     assert fake.own() == {}
+
+
+def test_who_holds_the_lock_for_long_is_named(
+        fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but root can hold it, whatever the umask; what a symlink names is left alone."""
+    before = os.umask(0)
+    fake.wants(mark="exit")
+    fake.apply()
+    os.umask(before)
+    lock = fake.record.parent / f".{fake.record.name}.lock"
+    assert lock.stat().st_mode & 0o777 == 0o600
+    assert fake.record.parent.stat().st_mode & 0o022 == 0
+    monkeypatch.setattr(kept, "LOOKS", 2)
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        said = refusal(fake.apply)
+    assert said == (f"another pvsync changes {fake.record}: wait for its end; nothing was changed")
+    lock.unlink()
+    precious = fake.file.parent / "precious"
+    precious.write_text("kept")
+    lock.symlink_to(precious)
+    assert "cannot be written" in refusal(fake.apply) and precious.read_text() == "kept"
+
+
+def test_what_cannot_be_undone_is_told_and_kept(
+        fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.wants(mark="exit", extend="bad")
+    kernel = os.write
+
+    def stubborn(file: int, data: bytes) -> int:
+        if data == b"kvm":
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        return kernel(file, data)
+    monkeypatch.setattr(os, "write", stubborn)
+    said = refusal(fake.apply)
+    assert "'bad' for extend" in said and "; not taken back: mark" in said
+    assert f"`pvsync reset --host --file {fake.file}`" in said
+    monkeypatch.setattr(os, "write", kernel)
+    fake.reset()
+    assert fake.own() == {} and not fake.record.exists()
+
+
+def test_a_record_names_parameters_alone(fake: Fake) -> None:
+    fake.wants(mark="exit")
+    fake.apply()
+    record = json.loads(fake.record.read_text())
+    record["before"]["../../../victim"] = "owned"
+    fake.record.write_text(json.dumps(record))
+    assert fake.reset() == ["host: mark=exit: taken back"]
+    assert not list(fake.host.sys.parent.rglob("victim"))
+
+
+def test_nothing_is_no_value(fake: Fake) -> None:
+    fake.wants(mark="")
+    assert refusal(fake.apply) == f"{fake.file}: mark has no value: correct it, or remove the file"
 
 
 def test_all_or_nothing(fake: Fake) -> None:
