@@ -90,27 +90,51 @@ PROGRAMS = {
 """What their Makefiles build, by folder."""
 
 
-def mechanisms() -> Iterator[tuple[str, str, str]]:
-    """Name, hooks and test of each row of the kernel's map."""
+PARTS = {"Files": 4, "Parameters and counters": 3, "Hooks and tests": 3}
+"""The tables of the kernel's map, and how many columns each has."""
+FOLDERS = ("kernel/pvsync", "include/linux/pvsync", "arch/x86/kvm/pvsync")
+"""Where the files of the first table's columns are."""
+
+
+def mechanisms(part: str, columns: int) -> list[list[str]]:
+    """The rows of a part of the kernel's map, each with as many cells; the first is the name."""
     text = (paths.KERNEL / "README.md").read_text().partition("\n## Mechanisms\n")[2]
-    for line in text.partition("\n## ")[0].splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and cells[0] != "mechanism":
-            assert len(cells) == 6, line
-            yield cells[0], cells[2], cells[5]
+    text = text.partition("\n## ")[0].partition(f"\n### {part}\n")[2].partition("\n### ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+            for line in lines[1:]]
+    assert all(len(row) == columns for row in rows), part
+    return rows
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_mechanism_is_in_each_part(part: str) -> None:
+    names = [name for name, *_ in mechanisms(part, PARTS[part])]
+    assert len(names) >= 30 and len(set(names)) == len(names)
+    assert names == [name for name, *_ in mechanisms("Files", PARTS["Files"])]
+
+
+def test_each_mechanism_names_files_that_are_there() -> None:
+    """And each source of the kernel's side is of a mechanism."""
+    named = {f"{folder}/{file}" for _, *cells in mechanisms("Files", PARTS["Files"])
+             for folder, cell in zip(FOLDERS, cells, strict=True)
+             for file in re.findall(r"`([^`]+)`", cell)}
+    assert all((OVERLAY / file).is_file() for file in named), named
+    sources = {str(file.relative_to(OVERLAY)) for folder in FOLDERS
+               for file in (OVERLAY / folder).glob("*.c")}
+    assert sources <= named
 
 
 def test_each_mechanism_names_its_patches() -> None:
     """Both bases have each of them, and no patch is without a mechanism."""
-    named = {number for _, hooks, _ in mechanisms() for number in re.findall(r"\b\d{4}\b", hooks)}
+    named = {number for _, hooks, _ in mechanisms("Hooks and tests", 3)
+             for number in re.findall(r"\b\d{4}\b", hooks)}
     for folder in (paths.KERNEL / "series", *paths.KERNEL.glob("bases/*/series")):
         assert named == {patch.name[:4] for patch in folder.glob("*.patch")}, folder
 
 
 def test_each_mechanism_names_a_test_that_is_there() -> None:
-    rows = list(mechanisms())
-    assert len(rows) >= 30
-    for name, _, test in rows:
+    for name, _, test in mechanisms("Hooks and tests", 3):
         folder, _, programs = test.partition(": ")
         known = PROGRAMS.get(folder.strip("`"))
         if known is not None:
