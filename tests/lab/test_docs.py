@@ -159,6 +159,15 @@ def test_each_mechanism_names_a_test_that_is_there() -> None:
             assert test.startswith(("`", "in a boot: ")), f"{name}: {test}"
 
 
+def test_each_sweep_is_on_its_page() -> None:
+    """In the table, and as one that was run or was not."""
+    page = (paths.ROOT / "docs/sweeps.md").read_text()
+    table, _, seen = page.partition("\n## What was seen\n")
+    for file in (paths.LAB / "sweeps").glob("*.toml"):
+        assert f"\n| `{file.name}` |" in table, file.name
+        assert f"`{file.name}`" in seen, file.name
+
+
 def sentences(comment: str) -> Iterator[str]:
     """What a comment says: each paragraph, item and line of a table by itself, in sentences."""
     paragraphs: list[list[str]] = [[]]
