@@ -84,6 +84,14 @@ def test_no_row_of_a_table_is_too_wide(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_no_wrapped_line_begins_a_list(page: str) -> None:
+    """Lists have dashes here: a star or a plus is a figure's, and would be shown as an item."""
+    lists = [number for number, line in prose((paths.ROOT / page).read_text())
+             if re.match(r" *[*+] ", line)]
+    assert not lists, f"{page}: lines {lists}"
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     file = paths.ROOT / page
     for link in LINK.findall(file.read_text()):
