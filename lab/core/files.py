@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files that are written whole or not at all, and are on the disk afterwards."""
+"""Files that are written whole or not at all, and are on the disk afterwards; locks on files."""
 
 import contextlib
+import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,3 +39,18 @@ def replace(file: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     with prepared(file, content):
         pass
+
+
+def lock(descriptor: int, looks: int, pause_s: float) -> bool:
+    """Take an open file's lock for us alone: look so often, so many seconds apart.
+
+    False if another one had it at each look. The lock goes when the last descriptor of the open
+    file is closed, also one that a child has. OSError where locks cannot be had.
+    """
+    for look in range(looks):
+        if look:
+            time.sleep(pause_s)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False

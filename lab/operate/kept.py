@@ -9,10 +9,8 @@ A VM is called by its name, or by its number in Proxmox. One writer at a time ho
 beside the file; readers need none, as the file is replaced whole.
 """
 
-import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -116,21 +114,13 @@ def alone(file: Path) -> Iterator[None]:
     try:
         with suppress(PermissionError):
             os.fchmod(lock, 0o600)
-        _wait_for(lock, file)
+        if not files.lock(lock, LOOKS, PAUSE_S):
+            raise LabError(f"another pvsync changes {file}: wait for its end; nothing was changed")
         for torn in file.parent.glob(f".{file.name}.*[0-9]"):  # of a writer that was killed
             torn.unlink(missing_ok=True)
         yield
     finally:
         os.close(lock)
-
-
-def _wait_for(lock: int, file: Path) -> None:
-    for _ in range(LOOKS):
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(PAUSE_S)
-    raise LabError(f"another pvsync changes {file}: wait for its end; nothing was changed")
 
 
 @contextmanager

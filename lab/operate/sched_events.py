@@ -18,7 +18,7 @@ from pathlib import Path
 from lab.core.errors import LabError
 from lab.observe import vms
 from lab.operate.costop import Account, Costop, Event, Lost, State, Switch, Wake
-from lab.operate.settings import Host, undisturbed
+from lab.operate.settings import Host, lockdown, undisturbed
 
 EVENTS = ("sched_switch", "sched_wakeup")
 BUFFER_KB = 2048
@@ -150,7 +150,7 @@ def remove(folder: Path) -> None:
 
 
 def _tracefs(host: Host) -> Path:
-    if _locked(host):  # tracefs has no files then
+    if lockdown(host) == "confidentiality":  # tracefs has no files then
         raise LabError(LOCKED)
     for folder in (host.sys / "kernel/tracing", host.debugfs / "tracing"):
         if (folder / "events").is_dir():
@@ -164,19 +164,13 @@ def _tracefs(host: Host) -> Path:
     raise LabError(f"there is no folder {folder}: this kernel has no tracing, leave --co-stop out")
 
 
-def _locked(host: Host) -> bool:
-    with suppress(OSError):
-        return "[confidentiality]" in (host.sys / "kernel/security/lockdown").read_text()
-    return False
-
-
 @contextmanager
 def _refusing(host: Host) -> Iterator[None]:
     """Say why tracing cannot be had, as a LabError."""
     try:
         yield
     except PermissionError as error:
-        if _locked(host):
+        if lockdown(host) == "confidentiality":
             raise LabError(LOCKED) from None
         raise LabError(f"{error.filename} cannot be used: run pvsync as root") from None
     except OSError as error:

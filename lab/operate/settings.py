@@ -6,17 +6,16 @@ setting that is `global` follows /sys/module/pvsync/parameters/.
 """
 
 import errno
-import fcntl
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from lab.core import files
 from lab.core.decode import suggest
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms
@@ -120,20 +119,12 @@ def held(host: Host, vm: Vm) -> Iterator[None]:
     except OSError as error:
         raise refused(host, vm, "its settings", error) from None
     try:
-        _lock(vm, folder)
+        if not files.lock(folder, LOOKS, PAUSE_S):
+            raise LabError(f"another pvsync, such as `pvsync try`, has the settings of {vm.name}:"
+                           " wait for its end; nothing was changed")
         yield
     finally:
         os.close(folder)
-
-
-def _lock(vm: Vm, folder: int) -> None:
-    for _ in range(LOOKS):
-        with suppress(BlockingIOError):
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(PAUSE_S)
-    raise LabError(f"another pvsync, such as `pvsync try`, has the settings of {vm.name}: wait for"
-                   " its end; nothing was changed")
 
 
 @contextmanager
@@ -226,7 +217,7 @@ def _said(log: int | None, name: str) -> str:
 def refused(host: Host, vm: Vm, what: str, error: OSError) -> LabError:
     """Why something of a VM cannot be read or written, and what to do."""
     if error.errno in {errno.EPERM, errno.EACCES}:
-        if locked_down(host):
+        if lockdown(host):
             return LabError(
                 "this kernel is locked down (Secure Boot), which closes the settings of single"
                 " virtual machines: set them for all, in /sys/module/pvsync/parameters/ or as boot"
@@ -246,13 +237,13 @@ def no_pvsync(host: Host) -> LabError:
                     " nothing to set; `pvsync doctor` says what helps without it")
 
 
-def locked_down(host: Host) -> bool:
-    """Whether the kernel keeps root out of debugfs."""
-    try:
-        text = (host.sys / LOCKDOWN).read_text()
-    except OSError:
-        return False
-    return "[integrity]" in text or "[confidentiality]" in text
+def lockdown(host: Host) -> str:
+    """How the kernel is locked down: `integrity`, which keeps root out of debugfs,
+    `confidentiality`, which keeps it out of tracefs too, or nothing."""
+    text = ""
+    with suppress(OSError):
+        text = (host.sys / LOCKDOWN).read_text(errors="replace")
+    return next((kind for kind in ("integrity", "confidentiality") if f"[{kind}]" in text), "")
 
 
 def _release(host: Host) -> str:

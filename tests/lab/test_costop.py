@@ -307,6 +307,8 @@ def test_errors(tracefs: Tracefs, monkeypatch: pytest.MonkeyPatch) -> None:
         assert refused(tracefs) == "/x/trace_pipe cannot be used: run pvsync as root"
     tracefs.fake.put("sys/kernel/security/lockdown", "none integrity [confidentiality]\n")
     assert "lockdown" in refused(tracefs)
+    tracefs.fake.put("sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    sched_events.collect(tracefs.fake.host, 0.01)
     (tracefs.fake.root / "sys/kernel/security/lockdown").unlink()
     (tracefs.folder / "events/sched").rmdir()
     (tracefs.folder / "events").rmdir()

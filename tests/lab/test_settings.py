@@ -326,6 +326,13 @@ def test_lockdown_and_no_root(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> No
     assert said.startswith("this kernel is locked down (Secure Boot)") and "pvsync.mark" in said
     lockdown.write_text("[none] integrity confidentiality\n")
     assert "as root" in refusal(lambda: fake.set("web", mark="exit"))
+    for text, kind in (("none integrity [confidentiality]", "confidentiality"),
+                       ("none [integrity] confidentiality", "integrity"),
+                       ("[none] integrity confidentiality", "")):
+        lockdown.write_text(text)
+        assert settings.lockdown(fake.host) == kind
+    lockdown.unlink()
+    assert settings.lockdown(fake.host) == ""
 
 
 def test_no_debugfs(fake: Fake, tmp_path: Path) -> None:
