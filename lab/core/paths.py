@@ -2,7 +2,10 @@
 """Where things are: the repository's own folders and the cache."""
 
 import os
+import pwd
 from pathlib import Path
+
+from lab.core.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab"
@@ -21,12 +24,25 @@ them in the package, see pyproject.toml."""
 def cache_dir() -> Path:
     """Folder of everything that can be made again; created when missing.
 
-    $PVSYNC_CACHE, else $XDG_CACHE_HOME/pvsync, else ~/.cache/pvsync.
+    $PVSYNC_CACHE, else $XDG_CACHE_HOME/pvsync, else ~/.cache/pvsync. Without HOME, as services of
+    systemd are, ~ is the user's home; UsageError when there is none.
     """
     named = os.environ.get("PVSYNC_CACHE")
     if named:
         path = Path(named)
     else:
-        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pvsync"
+        path = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache") / "pvsync"
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def _home() -> Path:
+    home = os.environ.get("HOME")
+    if not home:
+        try:
+            home = pwd.getpwuid(os.geteuid()).pw_dir
+        except KeyError:
+            home = ""
+    if not home:
+        raise UsageError("there is no place for the cache: set HOME or PVSYNC_CACHE")
+    return Path(home)

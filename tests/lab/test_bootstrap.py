@@ -2,13 +2,16 @@
 """./pvsync and lab/deps.sh: what a fresh machine meets first. No network."""
 
 import os
+import pwd
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lab.core import paths
+from lab.core.errors import UsageError
 
 PROGRAMS = ("bash", "sh", "dirname", "readlink", "mkdir", "cat", "cut", "sha256sum", "flock", "rm",
             "touch", "tee", "grep", "tail", "sed", "sort", "env", "printf", "sleep")
@@ -190,8 +193,33 @@ def test_cache_that_cannot_be_written(machine: Machine) -> None:
     assert found.returncode == 2 and "cannot be written: set PVSYNC_CACHE" in found.stderr
 
 
+def test_a_service_has_no_home(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd sets none, nor does libvirt for its hooks: the user's own is taken."""
+    machine.python()
+    home = machine.folder / "home"
+    machine.script("getent", f'#!/bin/sh\n[ "$*" = "passwd {os.geteuid()}" ] &&'
+                             f' echo root:x:0:0:a root:{home}:/bin/sh\n')
+    for unset in (("env", "-u", "HOME"), ("env", "HOME=")):
+        found = machine.run(*unset, str(paths.ROOT / "pvsync"), "venv", PVSYNC_CACHE="")
+        assert (found.returncode, Path(found.stdout.strip()).parent) == (
+            0, home / ".cache/pvsync"), found.stderr
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_dir=str(home)))
+    for name in ("PVSYNC_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert paths.cache_dir() == home / ".cache/pvsync"
+    monkeypatch.setenv("HOME", "")
+    assert paths.cache_dir() == home / ".cache/pvsync"
+
+    def nobody(user: int) -> None:
+        raise KeyError(user)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    with pytest.raises(UsageError, match="no place for the cache: set HOME or PVSYNC_CACHE"):
+        paths.cache_dir()
+
+
 def test_nowhere_for_a_cache(machine: Machine) -> None:
     machine.python()
+    machine.script("getent", "#!/bin/sh\nexit 2\n")
     found = machine.pvsync("list", PVSYNC_CACHE="", HOME="")
     assert (found.returncode, found.stdout, found.stderr) == (
         2, "", "pvsync: there is no place for the cache: set HOME or PVSYNC_CACHE.\n")

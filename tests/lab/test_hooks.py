@@ -14,6 +14,7 @@ from lab.core import paths
 
 DATA = paths.LAB / "operate/data"
 INSTALL = re.compile(r"^    (install .*)$", re.M)
+SYSTEMD = Path("/lib/systemd/system")
 TARGET = re.compile(r" (/(?:etc|var)/\S+)$")
 
 
@@ -55,17 +56,107 @@ def test_a_hook(root: Path, hook: str, started: tuple[str, ...], other: tuple[st
         [f"apply -- {started[0]}", "-t pvsync", "said"])
 
 
+HANGS = """\
+#!/bin/sh
+trap '' TERM
+(trap '' TERM; sleep 600) &
+sleep 600
+"""
+
+
+@pytest.mark.parametrize(("script", "words"), [
+    ("etc/libvirt/hooks/qemu.d/pvsync", ("web", "started", "begin", "-")),
+    ("var/lib/vz/snippets/pvsync", ("100", "post-start")),
+    ("etc/tuned/pvsync-host/script.sh", ("start",)),
+    ("etc/tuned/pvsync-host/script.sh", ("stop",)),
+    ("etc/tuned/pvsync-host/script.sh", ("verify",))])
+def test_nothing_waits_for_a_pvsync_that_hangs(root: Path, script: str,
+                                               words: tuple[str, ...]) -> None:
+    """Not even for one that signals do not end, and that has children which hold its output."""
+    tools, said = root / "bin", root / "said"
+    tools.mkdir()
+    for name, text in {"pvsync": HANGS, "logger": f"#!/bin/sh\ncat >>{said}\n"}.items():
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    limits = re.compile(r"timeout -k (\d+) (\d+)")
+    lines = (root / script).read_text()
+    found = [(int(kill), int(end)) for kill, end in limits.findall(lines)]
+    assert found and all(0 < kill + end <= 60 for kill, end in found)
+    (root / script).write_text(limits.sub(
+        lambda one: f"timeout -k 1 {1 if one[2] == '30' else 20}", lines))
+    done = subprocess.run([root / script, *words], check=False, capture_output=True, text=True,
+                          timeout=60, env={"PATH": f"{tools}:/usr/bin:/bin"})
+    told = done.stderr if "tuned" in script else said.read_text()
+    assert "was ended after 30 s" in told
+    assert (done.returncode != 0) == ("tuned" in script)
+    (root / script).write_text(limits.sub("timeout -k 1 1", lines))
+    (tools / "logger").write_text(HANGS)
+    done = subprocess.run([root / script, *words], check=False, capture_output=True, text=True,
+                          timeout=60, env={"PATH": f"{tools}:/usr/bin:/bin"})
+    assert (done.returncode != 0) == ("tuned" in script)
+
+
+def test_a_hook_without_the_tools_says_nothing(root: Path) -> None:
+    """Such as after `apt purge`: a hook that was installed by hand stays."""
+    tools = root / "bin"
+    tools.mkdir()
+    for name in ("timeout", "logger"):
+        (tools / name).write_text("#!/bin/sh\necho $0 is called; cat\n")
+        (tools / name).chmod(0o755)
+    for hook, words in (("etc/libvirt/hooks/qemu.d/pvsync", ("web", "started", "begin", "-")),
+                        ("var/lib/vz/snippets/pvsync", ("100", "post-start"))):
+        done = subprocess.run(["/bin/sh", root / hook, *words], check=False, capture_output=True,
+                              text=True, env={"PATH": str(tools)})
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def read(unit: Path) -> configparser.ConfigParser:
+    """A unit; of a key that comes twice, the last value."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    return parser
+
+
+def verified(units: Path) -> tuple[int, str]:
+    """What systemd says of a folder of units, in a root of their own with Debian's targets."""
+    root = units.parent / "verified"
+    place = root / "etc/systemd/system"
+    shutil.copytree(units, place)
+    for name in ("*.target", "*.slice"):
+        for unit in SYSTEMD.glob(name):
+            shutil.copy(unit, place, follow_symlinks=True)
+    for unit in units.glob("*.service"):
+        for command in re.findall(r"(?m)^Exec\w+=(/\S+)", unit.read_text()):
+            (root / command[1:]).parent.mkdir(parents=True, exist_ok=True)
+            (root / command[1:]).touch(0o755)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"--root={root}",
+                           *(place / unit.name for unit in sorted(units.iterdir()))],
+                          capture_output=True, text=True, check=False)
+    shutil.rmtree(root)
+    return done.returncode, done.stderr
+
+
 def test_units(root: Path) -> None:
-    units = sorted(root.glob("etc/systemd/system/*"))
-    for unit in units:
-        parser = configparser.ConfigParser(strict=False, interpolation=None)
-        parser.optionxform = str  # type: ignore[assignment,method-assign]
-        parser.read(unit)
+    units = root / "etc/systemd/system"
+    assert verified(units) == (0, "")
+    (units / "pvsync-host.service").open("a").write("TimeoutStartSecs=3\n")
+    assert "'TimeoutStartSecs' in section" in verified(units)[1]
+
+
+def test_no_unit_hangs_or_fails_on_a_stock_kernel(root: Path) -> None:
+    for unit in root.glob("etc/systemd/system/*.service"):
+        parser = read(unit)
         assert parser["Unit"]["Description"]
-    if shutil.which("systemd-analyze"):
-        done = subprocess.run(["systemd-analyze", "verify", "--man=no", *units],
-                              capture_output=True, text=True, check=False)
-        about = [line for line in done.stderr.splitlines()
-                 if "pvsync-" in line and "not executable" not in line
-                 and "Failed to" not in line]
-        assert not about, done.stderr
+        for key in ("TimeoutStartSec", "TimeoutStopSec"):
+            assert 0 < int(parser["Service"][key]) <= 60, unit
+        need = "kvm" if "export" in unit.name else "pvsync"
+        assert f"ConditionPathExists=/sys/module/{need}\n" in unit.read_text(), unit
+
+
+def test_what_the_pages_say_of_the_units() -> None:
+    """A plain reload does nothing for a unit that is not active."""
+    for page in (paths.ROOT / "docs").rglob("*.md"):
+        assert not re.search(r"systemctl (reload|restart) pvsync", page.read_text()), page
+    assert "systemctl reload-or-restart pvsync-host" in (
+        paths.ROOT / "docs/install.md").read_text()
