@@ -31,7 +31,7 @@ PACKAGES = {"dpkg-buildpackage": "dpkg-dev", "dh_builddeb": "debhelper", "rsync"
 """What shows them -> Debian packages that other builds do not need."""
 SIGNING = {"sbsign": "sbsigntool"}
 LSMOD = re.compile(r"(?m)^[A-Za-z0-9_]+\s+\d+\s")
-DATA = Path(__file__).parent / "data"
+DATA = package.DATA
 BOOT = "pvsync-boot"
 BOOT_CONTROL = """\
 Package: {name}

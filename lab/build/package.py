@@ -23,6 +23,8 @@ from typing import Any
 from lab.core import paths, scratch
 from lab.core.errors import LabError, UsageError
 
+DATA = paths.LAB / "build/data"
+"""What dpkg runs when the package comes and goes."""
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^ \\]+)")
 LOCAL, PACKAGED = "/usr/local/bin/pvsync", "/usr/bin/pvsync"
 """Where units look for it in a checkout's way, and in the package's."""
@@ -43,11 +45,6 @@ Installed-Size: {size}
 Description: why virtual machines wait on an overcommitted KVM host
  Diagnoses KVM hosts on any kernel of the last years, exports metrics for
  Prometheus, and sets what single virtual machines have on a pvsync kernel.
-"""
-PURGE = """\
-#!/bin/sh
-set -e
-[ "$1" != purge ] || rm -rf /etc/pvsync
 """
 COPYRIGHT = """\
 pvsync is free software: GPL-2.0-only, see /usr/share/common-licenses/GPL-2.
@@ -118,7 +115,8 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
     size = sum(file.stat().st_size for file in stage.rglob("*") if file.is_file())
     put(stage / "DEBIAN/control", CONTROL.format(
         version=version, maintainer=maintainer(), size=-(-size // 1024)))
-    put(stage / "DEBIAN/postrm", PURGE, 0o755)
+    for script in ("postinst", "prerm", "postrm"):
+        put(stage / "DEBIAN" / script, (DATA / f"pvsync-tools.{script}").read_text(), 0o755)
     for one in stage.rglob("*"):
         one.chmod(0o755 if one.is_dir() or one.stat().st_mode & 0o100 else 0o644)
 

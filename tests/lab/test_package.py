@@ -2,6 +2,7 @@
 """`./pvsync package`: what is in the Debian package, and that it works on its own."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -55,6 +56,82 @@ def test_its_files(made: Path, root: Path) -> None:
 
 def test_the_same_sources_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
     assert package.build(tmp_path).read_bytes() == made.read_bytes()
+
+
+SCRIPTS = ("postinst", "prerm", "postrm")
+
+
+def dpkg(root: Path, *words: str | Path) -> None:
+    """Debian's own, on an empty root without systemd, whose scripts it runs with DPKG_ROOT."""
+    (root / "var/lib/dpkg/updates").mkdir(parents=True, exist_ok=True)
+    (root / "var/lib/dpkg/status").touch()
+    done = subprocess.run(["dpkg", f"--root={root}", "--force-script-chrootless", "--log=/dev/null",
+                           "--force-depends", "--force-not-root", *words],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def left(root: Path) -> set[str]:
+    """Files and links, but for dpkg's own."""
+    return {str(one.relative_to(root)) for one in root.rglob("*")
+            if one.is_symlink() or one.is_file()
+            if not one.is_relative_to(root / "var/lib/dpkg")}
+
+
+def test_nothing_is_left_after_a_purge(made: Path, tmp_path: Path) -> None:
+    """Nor is anything enabled; an upgrade leaves enabled what is."""
+    root = tmp_path / "root"
+    units = tuple(sorted(Path(name).name for name in TOOLS if "/systemd/" in name))
+    dpkg(root, "-i", made)
+    assert not {name for name in left(root) if name.startswith("etc/")}, "nothing is switched on"
+    subprocess.run(["systemctl", "--quiet", f"--root={root}", "enable", *units], check=True)
+    enabled = {name for name in left(root) if name.startswith("etc/")}
+    assert enabled == {"etc/systemd/system/multi-user.target.wants/pvsync-apply.path",
+                       "etc/systemd/system/multi-user.target.wants/pvsync-host.service",
+                       "etc/systemd/system/timers.target.wants/pvsync-export.timer"}
+    exported = root / "var/lib/prometheus/node-exporter/pvsync.prom"
+    for file in (root / "etc/pvsync/host.toml", exported):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    dpkg(root, "-i", made)
+    assert enabled < left(root)
+    dpkg(root, "--remove", "pvsync-tools")
+    assert left(root) == {"etc/pvsync/host.toml"}
+    dpkg(root, "--purge", "pvsync-tools")
+    assert left(root) == set()
+
+
+@pytest.mark.parametrize("fails", ["", "exit 1"])
+def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
+    """Before they go, also when systemd refuses; and systemd reads units that came and went."""
+    control, tools = tmp_path / "control", tmp_path / "bin"
+    subprocess.run(["dpkg-deb", "-e", made, control], check=True)
+    for folder in (tools, tmp_path / "run/systemd/system"):
+        folder.mkdir(parents=True)
+    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/said\n{fails}\n')
+    (tools / "systemctl").chmod(0o755)
+
+    def said(script: str, word: str) -> list[str]:
+        (tmp_path / "said").write_text("")
+        text = (control / script).read_text().replace("/run/systemd", f"{tmp_path}/run/systemd")
+        subprocess.run(["sh", "-c", text.replace("/etc/", f"{tmp_path}/etc/").replace(
+            "/var/", f"{tmp_path}/var/"), script, word], check=True,
+            env={"PATH": f"{tools}:/usr/bin:/bin"})
+        return (tmp_path / "said").read_text().splitlines()
+    units = {Path(name).name for name in TOOLS if "/systemd/" in name}
+    stop, disable = said("prerm", "remove")
+    assert stop.split()[0] == "stop" and set(stop.split()[1:]) == units
+    assert "disable" in disable.split() and units >= set(disable.split()[3:])
+    assert said("prerm", "upgrade") == []
+    wants = tmp_path / "etc/systemd/system/a.wants"
+    wants.mkdir(parents=True)
+    for unit in disable.split()[3:]:
+        (wants / unit).symlink_to("/nowhere")
+    for script, word in (("postinst", "configure"), ("postrm", "remove")):
+        assert said(script, word) == ["daemon-reload"]
+    assert list(wants.iterdir()) == [], "also where systemctl could not"
+    shutil.rmtree(tmp_path / "run")
+    assert [said(script, "remove") for script in SCRIPTS] == [[], [disable], []]
 
 
 def called(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
