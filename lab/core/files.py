@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files that are written whole or not at all, and are on the disk afterwards; locks on files."""
+"""Files that are written whole or not at all, and are on the disk afterwards; locks on files; and
+text of files that somebody names."""
 
 import contextlib
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
+         stat.S_IFLNK: "a symlink", stat.S_IFREG: "a file"}
+"""Any other is a device."""
+
+
+class UnfitError(Exception):
+    """A file that is not read; the message says what it is, as in "it is a pipe"."""
 
 
 def write(file: Path, data: bytes) -> None:
@@ -54,3 +64,42 @@ def lock(descriptor: int, looks: int, pause_s: float) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     return False
+
+
+def text(file: Path, most: int, *, ours: bool = False) -> str:
+    """The text of a regular file of so many bytes at most; nothing is waited for.
+
+    `ours` refuses a symlink, and a file that others than root and this process's user can write.
+    UnfitError for what is refused, OSError as of open().
+    """
+    _regular(file.lstat() if ours else file.stat())  # to open a device may do something
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                         | (os.O_NOFOLLOW if ours else 0))
+    with os.fdopen(descriptor, "rb") as found:
+        status = os.fstat(descriptor)
+        _regular(status)
+        if ours:
+            check_ours(status)
+        data = found.read(most + 1)
+    if len(data) > most:
+        raise UnfitError(f"it is larger than {most} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UnfitError("it is no text") from None
+
+
+def check_ours(status: os.stat_result) -> None:
+    """UnfitError for what others than root and this process's user can write."""
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:
+        raise UnfitError("others than root can write it")
+
+
+def kind(status: os.stat_result) -> str:
+    """What it is, such as "a directory"."""
+    return KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+
+
+def _regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UnfitError(f"it is {kind(status)}")

@@ -142,13 +142,14 @@ def refusing(debugfs: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise LabError(_denied(error.filename)) from None
+        raise denied(error.filename) from None
     except OSError:
         raise _no_kvm(debugfs) from None
 
 
-def _denied(what: object) -> str:
-    return f"{what} cannot be read: run pvsync as root"
+def denied(what: object) -> LabError:
+    """Of a file that may not be read."""
+    return LabError(f"{what} cannot be read: run pvsync as root")
 
 
 def _no_kvm(debugfs: Path) -> LabError:
@@ -156,7 +157,7 @@ def _no_kvm(debugfs: Path) -> LabError:
     try:
         mounted = any(debugfs.iterdir())
     except PermissionError:
-        return LabError(_denied(debugfs))
+        return denied(debugfs)
     except OSError:
         return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
     if mounted:

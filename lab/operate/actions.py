@@ -68,7 +68,7 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
                 kept.replaced(file, kept.text_of({k: v for k, v in known.items()
                                                   if k not in keys})):
             for vm in found:
-                if not (vm.folder / "pvsync").is_dir():
+                if not settings.there(host, vm):
                     continue
                 holds.enter_context(settings.held(host, vm))
                 own = settings.own(host, vm)
@@ -122,7 +122,7 @@ def show(host: Host, file: Path, word: str | None) -> list[Shown]:
     for vm in running:
         key = _key(known, vm, vm.name)
         keys.add(key)
-        own = settings.own(host, vm) if (vm.folder / "pvsync").is_dir() else {}
+        own = settings.own(host, vm) if settings.there(host, vm) else {}
         found.append(Shown(vm.name, vm.number, True, own, known.get(key, {})))
     found += [Shown(key, "", False, {}, known[key]) for key in known if key not in keys]
     chosen = [one for one in found if word is None or word in {one.name, one.number}]
@@ -146,7 +146,7 @@ def lines(shown: list[Shown], of_host: Settings) -> list[str]:
             now, later = one.own.get(name), one.kept.get(name)
             if not one.runs:
                 said.append(f"  {name}={later} when it starts")
-            elif now == later:
+            elif now is not None and later is not None and settings.same(now, later):
                 said.append(f"  {name}={now}")
             elif later is None:
                 said.append(f"  {name}={now} until it ends")

@@ -7,13 +7,16 @@ What each was before is in a record under /run, on the disk before the first one
 
 import errno
 import json
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lab.core import files
 from lab.core.decode import decode, read_json, suggest
 from lab.core.errors import LabError, UsageError
+from lab.observe import vms
 from lab.operate import kept, settings
 from lab.operate.kept import Settings
 from lab.operate.settings import Host
@@ -35,8 +38,9 @@ def apply(host: Host, file: Path) -> list[str]:
     wanted = kept.read_host(file)
     _check(_now(host), wanted)
     record = host.run / RECORD
+    _owned(host, file)  # in a folder that is not to be trusted no lock is made
     with kept.alone(record):
-        old = _owned(record, file)
+        old = _owned(host, file)
         before, now = old.before if old else {}, _now(host)
         goal = {**wanted, **{name: was for name, was in before.items()
                              if name not in wanted and name in now}}
@@ -66,10 +70,10 @@ def apply(host: Host, file: Path) -> list[str]:
 def reset(host: Host, file: Path) -> list[str]:
     """Have the host's parameters as before a file was applied; LabError if one cannot be."""
     record = host.run / RECORD
-    if not record.exists():
+    if _owned(host, file) is None:
         return ["nothing was set"]
     with kept.alone(record):
-        old, now = _owned(record, file), settings.of_host(host)
+        old, now = _owned(host, file), settings.of_host(host)
         left = _undo(host, {name: was for name, was in old.before.items() if name in now}
                      if old else {})
         if left:
@@ -84,7 +88,7 @@ def differs(host: Host, file: Path) -> list[str]:
     wanted, now = kept.read_host(file), _now(host)
     _check(now, wanted)
     return [f"host: {name} is {now[name]}, not {value}" for name, value in wanted.items()
-            if now[name] != value]
+            if not settings.same(now[name], value)]
 
 
 def _now(host: Host) -> Settings:
@@ -128,15 +132,35 @@ def _undo(host: Host, before: Mapping[str, str]) -> list[str]:
     return left
 
 
-def _owned(record: Path, file: Path) -> Record | None:
-    """The record, if there is one; LabError if another file's settings are in force."""
+def record_of(host: Host) -> Record | None:
+    """The record, if there is one; LabError if it cannot be read, or others could write it."""
+    record, looked = host.run / RECORD, host.run
     try:
-        found = decode(Record, read_json(record.read_text(encoding="utf-8")))
+        folder = host.run.lstat()
+        if stat.S_ISLNK(folder.st_mode):
+            raise files.UnfitError("it is a symlink")
+        if not stat.S_ISDIR(folder.st_mode):
+            raise files.UnfitError("it is no directory")
+        files.check_ours(folder)
+        looked = record
+        return decode(Record, read_json(files.text(record, kept.MOST, ours=True)))
     except FileNotFoundError:
         return None
+    except PermissionError:
+        raise vms.denied(looked) from None
+    except files.UnfitError as error:
+        raise LabError(f"{looked} is not to be trusted ({error}): remove it as root; what was set"
+                       " stays until the host boots") from None
     except (OSError, ValueError):
-        raise LabError(f"{record} cannot be read: remove it; what was set stays until the host"
+        raise LabError(f"{looked} cannot be read: remove it; what was set stays until the host"
                        " boots") from None
+
+
+def _owned(host: Host, file: Path) -> Record | None:
+    """The record, if there is one; LabError, also if another file's settings are in force."""
+    found = record_of(host)
+    if found is None:
+        return None
     if found.file != str(file.absolute()):
         raise LabError(f"the host's parameters are set from {found.file}: first"
                        f" `pvsync reset --host --file {found.file}`; nothing was changed")

@@ -11,7 +11,8 @@ beside the file; readers need none, as the file is replaced whole.
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +26,11 @@ HEAD = """\
 # Settings of VMs, applied when one starts. `pvsync set` and `pvsync reset` write this file;
 # comments do not stay. After a change by hand: `pvsync apply`.
 """
+MOST = 1 << 20
+"""Bytes of a file of settings."""
+ROW = 'mark = "exit"'
+LINE = re.compile(r"\(at line (\d+),")
+"""In what TOML's parser says."""
 LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 LOOKS, PAUSE_S = 100, 0.1
 """How often, and how far apart, to look whether another one has the lock."""
@@ -35,8 +41,8 @@ Settings = dict[str, str]
 def read(file: Path) -> dict[str, Settings]:
     """VM to its settings, none without the file; LabError for what is not to be trusted."""
     with _trusted(file):
-        return {name: _settings(f"{name}.", table)
-                for name, table in read_toml(_text(file) or "").items()}
+        found = _parsed(_text(file) or "", f"lines are such as [web], and below it {ROW}")
+        return {name: _settings(f"{name}.", _table(name, table)) for name, table in found.items()}
 
 
 def read_host(file: Path) -> Settings:
@@ -44,18 +50,45 @@ def read_host(file: Path) -> Settings:
     with _trusted(file):
         text = _text(file)
         if text is None:
-            raise LabError(f"there is no {file}: write lines such as mark = \"exit\" into it")
-        return _settings("", read_toml(text))
+            raise LabError(f"there is no {file}: write lines such as {ROW} into it")
+        found = _parsed(text, f"a line is such as {ROW}")
+        for name, value in found.items():
+            if isinstance(value, dict) or (isinstance(value, list) and value
+                                           and all(isinstance(one, dict) for one in value)):
+                raise DecodeError(f"take the lines [{name}] out, as this file has no tables")
+        return _settings("", found)
+
+
+def _table(name: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise DecodeError(f"'{name}' must be a table: write a line such as [web], with the name of"
+                          " the virtual machine, above it")
+    return value
+
+
+def _parsed(text: str, such: str) -> dict[str, object]:
+    """TOML; the refusal has the line that is wrong, and how lines are."""
+    try:
+        return read_toml(text)
+    except DecodeError as error:
+        at = LINE.search(str(error))
+        lines = text.splitlines()
+        line = lines[int(at[1]) - 1].strip()[:60] if at and int(at[1]) <= len(lines) else ""
+        where = f", in '{line}'" if line.isprintable() and line else ""
+        raise DecodeError(f"{error}{where}, where {such}") from None
 
 
 def _text(file: Path) -> str | None:
     try:
-        return file.read_text(encoding="utf-8")
+        return files.text(file, MOST)
     except FileNotFoundError:
         return None
     except PermissionError:
         raise LabError(f"{file} cannot be read: run pvsync as root") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except files.UnfitError as error:
+        raise LabError(f"{file} cannot be read ({error}): remove it, or name another one with"
+                       " --file") from None
+    except OSError as error:
         raise LabError(f"{file} cannot be read ({_why(error)})") from None
 
 
@@ -67,16 +100,24 @@ def _trusted(file: Path) -> Iterator[None]:
         raise LabError(f"{file}: {error}: correct it, or remove the file") from None
 
 
-def _settings(whose: str, table: object) -> Settings:
-    if not isinstance(table, dict):
-        name = whose.removesuffix(".")
-        raise DecodeError(f"'{name}' must be a table, such as [{name}]")
+def _settings(whose: str, table: Mapping[str, object]) -> Settings:
     for key, value in table.items():
+        if not key.isprintable():
+            raise DecodeError(f"{key!r} is no name of a setting")
         if type(value) not in {str, int} or not str(value).isprintable():
-            raise DecodeError(f"{whose}{key} must be a string or an integer")
+            raise DecodeError(f"{whose}{key} must be a string or an integer:"
+                              f" write {_better(key, value)}")
         if value == "":
             raise DecodeError(f"{whose}{key} has no value")
     return {key: str(value) for key, value in table.items()}
+
+
+def _better(key: str, value: object) -> str:
+    """What to write in place of a value of a wrong type."""
+    if isinstance(value, bool):
+        return (f'{key} = "{"Y" if value else "N"}" for a switch that is {"on" if value else "off"}'
+                ', else a value in quotes such as "exit"')
+    return f'{key} = "VALUE"'
 
 
 def text_of(vms: dict[str, Settings]) -> str:
@@ -96,6 +137,7 @@ def _string(text: str) -> str:
 @contextmanager
 def locked(file: Path) -> Iterator[dict[str, Settings]]:
     """What is kept, for who will change it; others wait."""
+    read(file)  # beside what is no file of settings no lock is made
     with alone(file):
         yield read(file)
 
@@ -142,5 +184,5 @@ def _cannot(file: Path, error: OSError) -> LabError:
     return LabError(f"{file} cannot be written ({_why(error)}): nothing was changed")
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is no text"
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import signal
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ PARAMETERS = "module/pvsync/parameters"
 LOCKDOWN = "kernel/security/lockdown"
 ENDED = (errno.ENOENT, errno.EIO, errno.ENODEV, errno.ESRCH)
 SAYS = re.compile(r";pvsync: (\w+) does not have that value.*?; (use .*)")
+ON, OFF = re.compile("[yYtT1]|[oO][nN]"), re.compile("[nNfF0]|[oO][fF]")
+DECIMAL, OCTAL = re.compile(r"[0-9]{1,20}"), re.compile("[0-7]{1,22}")
+NUMBER = re.compile("[+]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,22})")
+"""What the kernel takes for a switch, and for a number."""
 MOST_LOG = 8192
 """Bytes of one record of the kernel's log, by its ABI."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -72,7 +77,7 @@ def names(host: Host, vm: Vm) -> list[str]:
     try:
         found = sorted(file.name for file in folder.iterdir() if file.name not in SHOWN_ONLY)
     except OSError as error:
-        raise refused(host, vm, "its settings", error) from None
+        raise refused(host, vm, "the pvsync folder", error) from None
     return found
 
 
@@ -91,11 +96,53 @@ def own(host: Host, vm: Vm) -> dict[str, str]:
 
 
 def of_host(host: Host) -> dict[str, str]:
-    """The host's parameters, none without pvsync."""
+    """The host's parameters, none without pvsync; LabError for what cannot be read."""
     folder = host.sys / PARAMETERS
-    with suppress(OSError):
+    try:
         return {file.name: (vms.text(file) or "").strip() for file in sorted(folder.iterdir())}
-    return {}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except PermissionError as error:
+        raise vms.denied(error.filename) from None
+    except OSError as error:
+        raise LabError(f"{folder} cannot be read ({error.strerror})") from None
+
+
+def same(now: str, wanted: str) -> bool:
+    """Whether a value, as the kernel writes it, is what it makes of a text.
+
+    A switch is Y or N, and the kernel goes by the first letter. A number may have a sign and
+    zeros before it. Some parameters take hexadecimal and octal ones, too; which do is not known
+    here, so 010 is both 10 and 8.
+    """
+    if now == wanted:
+        return True
+    if now in {"Y", "N"}:
+        return bool((ON if now == "Y" else OFF).match(wanted))
+    name, colon, number = now.rpartition(":")  # such as aple:8
+    if colon:
+        return wanted.startswith(name + colon) and _number(number, wanted[len(name) + 1:])
+    return _number(now, wanted)
+
+
+def _number(now: str, wanted: str) -> bool:
+    if not DECIMAL.fullmatch(now) or not NUMBER.fullmatch(wanted):
+        return False
+    digits = wanted.removeprefix("+")
+    if digits[:2] in {"0x", "0X"}:
+        return int(digits, 16) == int(now)
+    return int(digits) == int(now) or (
+        digits[0] == "0" and bool(OCTAL.fullmatch(digits)) and int(digits, 8) == int(now))
+
+
+def there(host: Host, vm: Vm) -> bool:
+    """Whether the kernel has settings of a VM; LabError if that cannot be looked at."""
+    try:
+        return stat.S_ISDIR((vm.folder / "pvsync").stat().st_mode)
+    except PermissionError as error:
+        raise refused(host, vm, "the pvsync folder", error) from None
+    except OSError:
+        return False
 
 
 def check(host: Host, vm: Vm, wanted: dict[str, str]) -> None:
@@ -117,7 +164,7 @@ def held(host: Host, vm: Vm) -> Iterator[None]:
     try:
         folder = os.open(vm.folder / "pvsync", os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise refused(host, vm, "its settings", error) from None
+        raise refused(host, vm, "the pvsync folder", error) from None
     try:
         if not files.lock(folder, LOOKS, PAUSE_S):
             raise LabError(f"another pvsync, such as `pvsync try`, has the settings of {vm.name}:"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Locks on files."""
+"""Locks on files, and what is not read as text."""
 
 import os
+import socket
 import time
 from pathlib import Path
 
@@ -20,3 +21,48 @@ def test_a_lock_is_one_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     os.close(first)
     assert files.lock(second, 1, 60) and slept == [0.05, 0.05]
     os.close(second)
+
+
+def test_only_text_of_a_regular_file_is_read(tmp_path: Path) -> None:
+    """And nothing is waited for: a pipe has no end, /dev/zero neither."""
+    good, pipe, link, folder = (tmp_path / name for name in ("good", "pipe", "link", "folder"))
+    good.write_text("Gr\u00f6\u00dfe\n")
+    os.mkfifo(pipe)
+    folder.mkdir()
+    link.symlink_to(good)
+    assert files.text(good, 8) == files.text(link, 8) == "Gr\u00f6\u00dfe\n"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for file, said in ((pipe, "it is a pipe"), (folder, "it is a directory"),
+                           (Path("/dev/zero"), "it is a device"),
+                           (tmp_path / "socket", "it is a socket")):
+            with pytest.raises(files.UnfitError, match=said):
+                files.text(file, 8)
+    with pytest.raises(files.UnfitError, match="it is larger than 7 bytes"):
+        files.text(good, 7)
+    good.write_bytes(b"\xff")
+    with pytest.raises(files.UnfitError, match="it is no text"):
+        files.text(good, 8)
+    with pytest.raises(FileNotFoundError):
+        files.text(tmp_path / "none", 8)
+
+
+def test_what_others_can_write_is_not_ours(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("x")
+    link.symlink_to(file)
+    for mode, fits in ((0o600, True), (0o644, True), (0o664, False), (0o646, False)):
+        file.chmod(mode)
+        assert files.text(file, 8) == "x"
+        if fits:
+            assert files.text(file, 8, ours=True) == "x"
+        else:
+            with pytest.raises(files.UnfitError, match="others than root can write it"):
+                files.text(file, 8, ours=True)
+    file.chmod(0o644)
+    with pytest.raises(files.UnfitError, match="it is a symlink"):
+        files.text(link, 8, ours=True)
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 0)
+        with pytest.raises(files.UnfitError, match="others than root can write it"):
+            files.text(file, 8, ours=True)
