@@ -12,11 +12,13 @@ import click
 
 from lab.cli.options import DIRECTORY
 from lab.cli.params import Setting
-from lab.core.errors import UsageError
+from lab.core.errors import LabError, UsageError
 from lab.operate import actions, host_parameters, kept, settings
 from lab.operate.settings import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
+RUN = click.option("--run", type=DIRECTORY, default="/run/pvsync", show_default=True,
+                   help="Where it is noted what the host's parameters were before.")
 
 
 def of_this_host(command: F) -> F:
@@ -38,8 +40,7 @@ def of_this_host(command: F) -> F:
 def or_the_host(command: F) -> F:
     """Options of commands that are for the host's parameters, too."""
     for option in (
-        click.option("--run", type=DIRECTORY, default="/run/pvsync", show_default=True,
-                     help="Where it is noted what the host's parameters were before."),
+        RUN,
         click.option("--host", "of_host", is_flag=True,
                      help=f"The host's parameters in place of virtual machines' settings; --file"
                           f" is {kept.HOST_FILE} then."),
@@ -71,16 +72,27 @@ def set_command(vm: str, wanted: tuple[tuple[str, str], ...], file: Path, debugf
 @click.command(short_help="What is set for virtual machines of this host.")
 @click.argument("vm", required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
+@RUN
 @of_this_host
-def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path,
-         sysfs: Path) -> None:
-    """What is set for VM, or for all of them, and what is kept for their next starts."""
-    host = Host(debugfs, proc, sysfs)
+def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path, sysfs: Path,
+         run: Path) -> None:
+    """What is set for VM, or for all of them, and what is kept for their next starts.
+
+    Also which file has set the host's parameters, and what they were before.
+    """
+    host = Host(debugfs, proc, sysfs, run=run)
     found, of_host = actions.show(host, file, vm), settings.of_host(host)
+    by, wrong = None, ""
+    try:
+        by = host_parameters.record_of(host)
+    except LabError as error:
+        wrong = str(error)
     if as_json:
-        click.echo(json.dumps({"host": of_host, "vms": [asdict(one) for one in found]}, indent=1))
+        click.echo(json.dumps({"host": of_host, "host_set": by and asdict(by),
+                               "vms": [asdict(one) for one in found]}, indent=1))
     else:
-        _print(actions.lines(found, of_host))
+        _print(actions.lines(found, of_host, by))
+    _complain([wrong] if wrong else [])
 
 
 @click.command(short_help="Take back what was set.")
@@ -127,6 +139,11 @@ def apply(vm: str | None, check: bool, of_host: bool, file: Path, debugfs: Path,
     else:
         done, wrong = actions.apply(host, file, vm)
     _print(done)
+    _complain(wrong)
+
+
+def _complain(wrong: list[str]) -> None:
+    """Ends the command if anything is wrong."""
     for line in wrong:
         click.echo(f"pvsync: {line}.", err=True)
     if wrong:

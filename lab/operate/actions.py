@@ -10,6 +10,7 @@ from lab.core.errors import LabError, UsageError
 from lab.observe import vms
 from lab.observe.vms import Vm
 from lab.operate import kept, settings
+from lab.operate.host_parameters import Record
 from lab.operate.kept import Settings
 from lab.operate.settings import GLOBAL, Host
 
@@ -131,12 +132,20 @@ def show(host: Host, file: Path, word: str | None) -> list[Shown]:
     return sorted(chosen, key=lambda one: one.name)
 
 
-def lines(shown: list[Shown], of_host: Settings) -> list[str]:
-    """For a terminal; every line fits into 60 columns but for long names."""
+def lines(shown: list[Shown], of_host: Settings, by: Record | None = None) -> list[str]:
+    """For a terminal; every line fits into 60 columns but for long names.
+
+    `by` is who has set parameters of the host.
+    """
     said = []
     if of_host:
         said.append("All virtual machines, unless they have their own:")
-        said += [f"  {name}={value}" for name, value in of_host.items()]
+        for name, value in of_host.items():
+            said.append(f"  {name}={value}")
+            if by and name in by.before:
+                after = by.after.get(name, value)
+                said.append(f"    {by.file} set {by.after.get(name, 'it')}, was {by.before[name]}"
+                            f"{'' if after == value else '; changed since'}")
     else:
         said.append("This kernel has no pvsync: nothing can be set.")
     for one in shown:

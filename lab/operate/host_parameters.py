@@ -10,7 +10,7 @@ import json
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lab.core import files
@@ -31,6 +31,8 @@ class Record:
     file: str
     """Whose settings these are: a path."""
     before: Settings
+    after: Settings = field(default_factory=dict)
+    """What the kernel made of the settings; none while they are written."""
 
 
 def apply(host: Host, file: Path) -> list[str]:
@@ -49,8 +51,10 @@ def apply(host: Host, file: Path) -> list[str]:
         try:
             for name, value in goal.items():
                 _put(host, name, value)
+            there = settings.of_host(host)
             _keep(record, Record(str(file.absolute()),
-                                 {name: before.get(name, now[name]) for name in wanted}))
+                                 {name: before.get(name, now[name]) for name in wanted},
+                                 {name: there[name] for name in wanted}))
         except BaseException as error:
             there = settings.of_host(host)
             left = _undo(host, {name: now[name] for name in goal

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.build import debian
+from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.operate import host_parameters, kept, sample, settings, trial
@@ -83,6 +84,65 @@ def test_on_and_off(fake: Fake) -> None:
     assert fake.reset() == ["host: mark=exit extend=ecs: taken back"]
     assert fake.own() == {} and not fake.record.exists()
     assert fake.reset() == ["nothing was set"]
+
+
+def shown(fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+          *words: str) -> tuple[int, str, str]:
+    """What `pvsync show` says of the host."""
+    (fake.host.debugfs / "kvm").mkdir(parents=True, exist_ok=True)
+    (fake.host.debugfs / "kvm/10-11").mkdir(exist_ok=True)
+    (fake.host.proc / "10").mkdir(exist_ok=True)
+    (fake.host.proc / "10/cmdline").write_text("kvm\0-name\0web\0")
+    monkeypatch.setattr(sys, "argv", ["pvsync", "show", *words, "--debugfs",
+                                      str(fake.host.debugfs), "--proc", str(fake.host.proc),
+                                      "--sys", str(fake.host.sys), "--run", str(fake.host.run),
+                                      "--file", str(fake.file.with_name("vms.toml"))])
+    try:
+        status = cli._guarded()
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    return (status, *capsys.readouterr())
+
+
+def test_who_has_set_a_parameter(fake: Fake, capsys: pytest.CaptureFixture[str],
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    stock = shown(fake, capsys, monkeypatch)
+    assert stock[0] == 0 and "set" not in stock[1]
+    fake.wants(mark="exit", extend="ecs", extend_us="1000")
+    fake.apply()
+    fake.wants(mark="exit", extend="ecs")
+    fake.apply()
+    (fake.parameters / "extend").write_text("count\n")
+    assert shown(fake, capsys, monkeypatch) == (
+        0, "All virtual machines, unless they have their own:\n  candidate=kvm\n  extend=count\n"
+        f"    {fake.file} set ecs, was off; changed since\n  extend_us=1000\n  mark=exit\n"
+        f"    {fake.file} set exit, was kvm\nweb\n  as all\n", "")
+    status, out, err = shown(fake, capsys, monkeypatch, "--json")
+    assert (status, err) == (0, "") and json.loads(out)["host_set"] == {
+        "file": str(fake.file), "before": {"mark": "kvm", "extend": "off"},
+        "after": {"mark": "exit", "extend": "ecs"}}
+    fake.reset()
+    assert json.loads(shown(fake, capsys, monkeypatch, "--json")[1])["host_set"] is None
+    assert shown(fake, capsys, monkeypatch) == (
+        0, stock[1], ""), "as before the first one"
+
+
+def test_a_record_that_cannot_be_read_hides_nothing_else(
+        fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.wants(mark="exit")
+    fake.apply()
+    fake.host.run.chmod(0o777)
+    for words in ((), ("--json",)):
+        status, out, err = shown(fake, capsys, monkeypatch, *words)
+        assert status == 1 and "exit" in out and str(fake.file) not in out
+        assert err.startswith(f"pvsync: {fake.host.run} is not to be trusted (others than root")
+    fake.host.run.chmod(0o755)
+    record = json.loads(fake.record.read_text())
+    del record["after"]
+    fake.record.write_text(json.dumps(record))
+    assert f"    {fake.file} set it, was kvm\n" in shown(fake, capsys, monkeypatch)[1]
+    fake.reset()
+    assert fake.own() == {}
 
 
 def test_as_it_was_is_not_always_as_stock(fake: Fake) -> None:

@@ -61,7 +61,7 @@ def typed(made: Fake, root: Path, line: str, patch: pytest.MonkeyPatch,
     words = line.split()[1:]
     where = {"--debugfs": made.host.debugfs, "--proc": made.host.proc, "--sys": made.host.sys,
              "--file": root / "etc/pvsync" / ("host.toml" if "--host" in words else "vms.toml")}
-    if "--host" in words:
+    if "--host" in words or words[0] == "show":
         where["--run"] = root / "run/pvsync"
     patch.setattr(sys, "argv", [
         "pvsync", *words, *(str(one) for pair in where.items() for one in pair)])
