@@ -110,6 +110,7 @@ def test_who_has_set_a_parameter(fake: Fake, capsys: pytest.CaptureFixture[str],
     assert stock[0] == 0 and "set" not in stock[1]
     fake.wants(mark="exit", extend="ecs", extend_us="1000")
     fake.apply()
+    assert f"    {fake.file} set ecs, was off\n" in shown(fake, capsys, monkeypatch)[1]
     fake.wants(mark="exit", extend="ecs")
     fake.apply()
     (fake.parameters / "extend").write_text("count\n")
