@@ -11,6 +11,7 @@ from typing import TextIO
 import click
 
 from lab.cli.options import DIRECTORY
+from lab.core import files
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms
 from lab.operate import doctor as looking
@@ -64,6 +65,9 @@ def _to(file: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
+        if file.exists() and not file.is_file():
+            raise LabError(f"{file} cannot be written (it is {files.kind(file.stat())}): give -L"
+                           " the name of a file")
         out = file.open("a", encoding="utf-8")
     except OSError as error:
         raise LabError(f"{file} cannot be written ({error.strerror})") from None

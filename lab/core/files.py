@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
          stat.S_IFLNK: "a symlink", stat.S_IFREG: "a file"}
@@ -22,9 +23,13 @@ class UnfitError(Exception):
 def write(file: Path, data: bytes) -> None:
     """Write a file and have it on the disk before returning: a record will speak of it."""
     with file.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+        _out(out, data)
+
+
+def _out(out: BinaryIO, data: bytes) -> None:
+    out.write(data)
+    out.flush()
+    os.fsync(out.fileno())
 
 
 @contextlib.contextmanager
@@ -32,13 +37,16 @@ def prepared(file: Path, content: str | bytes, mode: int | None = None) -> Itera
     """Have a file on the disk beside the old one, which it replaces at the end of the block.
 
     An error in the block, or a full disk before it, leaves the old one. `mode` is of the new
-    one, whatever the process's own is.
+    one, whatever the process's own is. What is in the place of the new one is not written to: in a
+    folder of others it may be a link.
     """
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        write(new, content.encode() if isinstance(content, str) else content)
-        if mode is not None:
-            new.chmod(mode)
+        new.unlink(missing_ok=True)
+        with new.open("xb") as out:  # O_EXCL follows no link
+            _out(out, content.encode() if isinstance(content, str) else content)
+            if mode is not None:
+                os.fchmod(out.fileno(), mode)
         yield
         new.replace(file)
     finally:

@@ -15,6 +15,8 @@ from lab.operate.settings import Host
 
 NAME = "pvsync.prom"
 STALE_S = 300
+MOST = 1 << 26
+"""Bytes of the file of before."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ def export(host: Host, folder: Path | None, now: float | None = None) -> str:
     before: metrics.Series = {}
     if folder is not None:
         try:
-            before = metrics.parse((folder / NAME).read_text(errors="replace"))
+            before = metrics.parse(files.text(folder / NAME, MOST))
         except FileNotFoundError:
             pass
+        except files.UnfitError as error:
+            raise LabError(f"{folder / NAME} cannot be read ({error}): remove it") from None
         except OSError as error:
             raise LabError(f"{folder / NAME} cannot be read ({error.strerror})") from None
     found = metrics.series(sample.facts(host), sample.read(host),

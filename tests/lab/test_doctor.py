@@ -4,6 +4,7 @@
 import csv
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -298,6 +299,12 @@ def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert run(fake, monkeypatch, "--once", "--json", "--csv") == 2
     assert run(fake, monkeypatch, "--once", "-L", "/none/x") == 1
     assert "/none/x cannot be written" in capsys.readouterr().err
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for what, said in ((pipe, "it is a pipe"), (Path("/dev/null"), "it is a device")):
+        assert run(fake, monkeypatch, "--once", "-s", "0.1", "-L", str(what)) == 1
+        assert capsys.readouterr().err == (
+            f"pvsync: {what} cannot be written ({said}): give -L the name of a file.\n")
 
 
 def test_ctrl_c_ends_it(fake: Fake) -> None:

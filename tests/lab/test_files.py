@@ -66,3 +66,16 @@ def test_what_others_can_write_is_not_ours(tmp_path: Path) -> None:
         os.chown(file, 12345, 0)
         with pytest.raises(files.UnfitError, match="others than root can write it"):
             files.text(file, 8, ours=True)
+
+
+def test_a_file_is_written_through_no_link(tmp_path: Path) -> None:
+    """In a folder that others can write, they may have put one where the new file begins."""
+    file, precious = tmp_path / "file", tmp_path / "precious"
+    precious.write_text("kept")
+    precious.chmod(0o600)
+    (tmp_path / f".file.{os.getpid()}").symlink_to(precious)
+    with files.prepared(file, "new", 0o644):
+        assert not file.exists()
+    assert file.read_text() == "new" and file.stat().st_mode & 0o777 == 0o644
+    assert precious.read_text() == "kept" and precious.stat().st_mode & 0o777 == 0o600
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "precious"]

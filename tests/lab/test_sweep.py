@@ -5,7 +5,7 @@ import errno
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -172,12 +172,12 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _, store, runs = made(tmp_path)
     unit = grid.units([replace(run, seed=9) for run in runs], (), 24)[0]
 
-    def full(file: Path, data: bytes) -> None:
-        file.write_bytes(data[:100])
+    def full(out: BinaryIO, data: bytes) -> None:
+        out.write(data[:100])
         raise OSError(errno.ENOSPC, "No space left on device")
 
     rows = collect.rows(unit, {"runs": [], "core_s": 1, "wall_s": 1, "worker": ""}, "c")
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(files, "_out", full)
     with pytest.raises(OSError, match="No space"):
         store.add(unit.key, rows)
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 """`pvsync export`: its text, and what Prometheus makes of metrics, alerts and dashboard."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -112,6 +113,16 @@ def test_a_file_that_cannot_be_written(fake: Fake, tmp_path: Path,
         watch.export(fake.host, tmp_path, 2.0)
     assert (tmp_path / watch.NAME).read_text() == before
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == [watch.NAME]
+
+
+def test_a_pipe_in_its_place(fake: Fake, tmp_path: Path) -> None:
+    """Root reads and writes in a folder of the node exporter's user."""
+    file = tmp_path / watch.NAME
+    os.mkfifo(file)
+    with pytest.raises(LabError) as error:
+        watch.export(fake.host, tmp_path)
+    assert str(error.value) == f"{file} cannot be read (it is a pipe): remove it"
+    assert list(tmp_path.glob("*.prom")) == [file]
 
 
 def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch,
