@@ -8,20 +8,82 @@ import errno
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lab.cli import main as cli
+from lab.cli import top as cli_top
 from lab.core import paths
+from lab.observe import top
+from lab.operate import doctor, trial
 from lab.operate.settings import PARAMETERS
-from tests.lab import test_settings
+from tests.lab import test_settings, test_top, test_trial
 
 Fake = test_settings.Fake
 fake = test_settings.fake
 PAGE = paths.ROOT / "docs/sessions.md"
 SESSION = re.compile(r"(?ms)^## ([^\n]*)\n(?:(?!^## ).)*?^```\n(.*?)^```$")
+
+
+WINDOWS = re.compile(r"(?m)(^web: window 1 of .*\n)(?:web: window .*\n)*(web: window .*\n)")
+OPTIONS = {"doctor": ("--debugfs", "--proc", "--sys"), "top": ("--debugfs", "--proc"),
+           "try": ("--debugfs", "--proc")}
+"""Of commands that take no file of settings."""
+
+
+class Slow(test_trial.Fake):
+    """A CPU and a VM `web` of two vCPUs that spin, and wait for half of their time.
+
+    Time passes while a command sleeps. While `mark` is exit they spin less, and are told of it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.yields = self.told = 0
+        self.put("proc/7/cmdline", "/usr/bin/kvm\0-id\0" "100\0-name\0web\0")
+        self.put("sys/module/pvsync/parameters/mark", "kvm\n")
+        self.put("sys/devices/system/cpu/online", "0\n")
+        self.busy()
+
+    def sleep(self, seconds: float) -> None:
+        on = self.own()["mark"] == "exit"
+        self.on.append(on)
+        self.ms += round(1000 * seconds)
+        uneven = 1 + len(self.on) % 3 / 100
+        self.yields += round(seconds * uneven * (300 if on else 2000))
+        self.exits += round(seconds * uneven * (9000 if on else 12000))
+        self.told += round(seconds * uneven * (700 if on else 350))
+        self.state(self.ms, self.yields, self.exits)
+        self.busy()
+
+    def busy(self) -> None:
+        """What the doctor's own host has otherwise: CPUs that idle, and no pvsync."""
+        lost = round(0.8 * self.ms)
+        self.put("proc/stat", f"cpu  {self.ms // 10} 0 0 0 0 0 0 0 {self.ms // 10} 0\n")
+        counted = dict(test_top.ZEROS) | {
+            "preempt_user": lost // 2, "preempt_lock": lost // 4, "preempt_irq": lost // 4,
+            "preempt_unmarked": lost - self.told, "preempt_yielded": self.yields}
+        self.put("debug/kvm/7-11/pvsync/counters",
+                 "".join(f"{name} {value}\n" for name, value in counted.items()))
+        self.put("debug/kvm/7-11/preemption_reported", f"{self.told}\n")
+        self.put("debug/kvm/7-11/preemption_other", f"{lost - self.told}\n")
+        for tid in (8, 9):
+            self.put(f"proc/7/task/{tid}/status", "Cpus_allowed_list:\t0\n"
+                     f"nonvoluntary_ctxt_switches:\t{lost // 2}\n")
+
+
+def slow(root: Path, patch: pytest.MonkeyPatch) -> Slow:
+    """Such a host, on whose time the commands are."""
+    made = Slow(root)
+    patch.setattr(cli_top, "LIST_WIDTH", 80)
+    patch.setattr(time, "monotonic", lambda: made.ms / 1000)
+    for module, name in ((doctor, "looks"), (top, "views"), (trial, "run")):
+        patch.setattr(module, name, partial(getattr(module, name), sleep=made.sleep))
+    return made
 
 
 def full(*_: object) -> None:
@@ -49,13 +111,15 @@ def unmounted(made: Fake, _: pytest.MonkeyPatch) -> None:
     made.host.debugfs.mkdir()
 
 
+SLOW = ("Why is a VM slow: `doctor`", "See how it goes on: `top`", "Try settings: `try`")
+"""Titles of sessions on that host."""
 SCENES: dict[str, Callable[[Fake, pytest.MonkeyPatch], None]] = {
     "No root": closed, "A full disk": lambda _, patch: patch.setattr(os, "fsync", full),
     "No pvsync in the kernel": stock, "debugfs is not mounted": unmounted}
 """What is otherwise in a session, by its title."""
 
 
-def typed(made: Fake, root: Path, line: str, patch: pytest.MonkeyPatch,
+def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
           capsys: pytest.CaptureFixture[str]) -> str:
     """What a command says, with the paths of a real host."""
     words = line.split()[1:]
@@ -63,14 +127,18 @@ def typed(made: Fake, root: Path, line: str, patch: pytest.MonkeyPatch,
              "--file": root / "etc/pvsync" / ("host.toml" if "--host" in words else "vms.toml")}
     if "--host" in words or words[0] == "show":
         where["--run"] = root / "run/pvsync"
-    patch.setattr(sys, "argv", [
-        "pvsync", *words, *(str(one) for pair in where.items() for one in pair)])
+    taken = OPTIONS.get(words[0], where.keys())
+    patch.setattr(sys, "argv", ["pvsync", *words, *(
+        str(one) for pair in where.items() if pair[0] in taken for one in pair)])
     try:
         status = cli._guarded()
     except SystemExit as ended:
         status = int(str(ended.code))
     out, err = capsys.readouterr()
+    if words[0] == "try":  # tells how far it is before it says what came of it
+        out, err = WINDOWS.sub(r"\1...\n\2", err), out
     said = f"{out}{err}".replace(str(made.host.debugfs), "/sys/kernel/debug")
+    said = re.sub(r"(?m) +$", "", said)
     return said.replace(str(root), "") + (f"(exit status {status})\n" if status else "")
 
 
@@ -85,6 +153,7 @@ def test_the_sessions_are_so(fake: Fake, tmp_path: Path, monkeypatch: pytest.Mon
     fake.vm(10, "-name", "web")
     fake.vm(20, "-id", "100", "-name", "db")
     sessions = SESSION.findall(page)
+    assert {title for title, _ in sessions} >= set(SLOW)
     assert len(sessions) >= 7 and {title for title, _ in sessions} >= SCENES.keys()
     for title, block in sorted(sessions, key=lambda one: list(SCENES).index(one[0]) + 1
                                if one[0] in SCENES else 0):
@@ -92,8 +161,9 @@ def test_the_sessions_are_so(fake: Fake, tmp_path: Path, monkeypatch: pytest.Mon
         with monkeypatch.context() as patch:
             if title in SCENES:
                 SCENES[title](fake, patch)
+            made = slow(tmp_path / title, patch) if title in SLOW else fake
             for line in re.findall(r"(?m)^# pvsync .*$", block):
-                again += f"{line}\n{typed(fake, tmp_path, line[2:], patch, capsys)}"
+                again += f"{line}\n{typed(made, tmp_path, line[2:], patch, capsys)}"
         if title == "No pvsync in the kernel":
             for vm in (fake.host.debugfs / "kvm").iterdir():
                 (vm / "away").rename(vm / "pvsync")
