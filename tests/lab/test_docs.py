@@ -35,7 +35,7 @@ WORDS = 30
 COLUMNS = 80
 """The most that a line of the locks has, but for messages, which nobody may break."""
 OVERLAY = paths.ROOT / "kernel/overlay"
-ROOMS = ("kernel/pvsync", "include", "arch/x86/include")
+ROOMS = ("kernel/pvsync", "include", "arch/x86/include", "arch/x86/kvm/pvsync")
 SOURCES = sorted(str(file.relative_to(OVERLAY)) for room in ROOMS
                  for file in (OVERLAY / room).rglob("*.[ch]"))
 LOCKS = [

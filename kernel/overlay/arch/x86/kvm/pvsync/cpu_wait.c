@@ -18,6 +18,7 @@
 #include <linux/sched/clock.h>
 #include <linux/seq_file.h>
 
+#include <linux/pvsync/kvm/cpu_wait.h>
 #include <linux/pvsync/vcpus.h>
 
 #include "spin.h"

@@ -2,8 +2,8 @@
 /*
  * Critical sections of guests: what a guest and its host tell each other about them.
  * After S. Kashyap, C. Min and T. Kim, "Scaling Guest OS Critical Sections with
- * eCS", USENIX ATC 2018, section 3.1. <linux/pvsync/abi.h> has the record that a vCPU
- * shares, and what the host also reads if the vCPU does not count.
+ * eCS", USENIX ATC 2018, section 3.1. The header <linux/pvsync/abi.h> has the record that
+ * a vCPU shares, and what the host also reads if the vCPU does not count.
  *
  * The host reads what a guest maintains for itself (its preempt count, a task) by the layout
  * that the guest has told. The host never writes to it.

@@ -11,7 +11,7 @@
 
 #include <linux/pvsync/count.h>
 #include <linux/pvsync/host.h>
-#include <linux/pvsync/kvm.h>
+#include <linux/pvsync/kvm/ecs.h>
 
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3);
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu);

@@ -52,7 +52,7 @@
 
 #include <linux/pvsync/abi.h>
 #include <linux/pvsync/extend.h>
-#include <linux/pvsync/kvm.h>
+#include <linux/pvsync/kvm/loan.h>
 #include <linux/pvsync/shims.h>
 
 #include "count.h"

@@ -4,6 +4,7 @@
 #include <linux/kvm_para.h>
 
 #include <linux/pvsync/abi.h>
+#include <linux/pvsync/kvm/hypercall.h>
 #include <linux/pvsync/vcpus.h>
 
 #include "ecs.h"

@@ -13,7 +13,8 @@
 #include <linux/pvsync/count.h>
 #include <linux/pvsync/friebel.h>
 #include <linux/pvsync/host.h>
-#include <linux/pvsync/kvm.h>
+#include <linux/pvsync/kvm/window.h>
+#include <linux/pvsync/kvm/yield.h>
 
 /**
  * enum pvsync_sign - what tells the host that a vCPU spins

@@ -4,6 +4,8 @@
 
 #include <trace/events/pvsync.h>
 
+#include <linux/pvsync/kvm/switch.h>
+
 #include "count.h"
 #include "ecs.h"
 #include "regs.h"

@@ -535,7 +535,7 @@ static u64 tlb_ran_until_now(void)
  * Context: thread of @me, interrupts enabled; waits for other CPUs to take an
  * interrupt.
  *
- * Return: which targets the guest has to await, 0 for none; or -KVM_EINVAL, with nothing
+ * Return: which targets the guest has to await, 0 for none. It is -KVM_EINVAL, with nothing
  * flushed, for a vCPU that does not exist or a range that no address space has. While KVM
  * has no map of the APIC IDs, the host does not check which vCPUs exist.
  */

@@ -4,6 +4,8 @@
 
 #include <linux/kvm_host.h>
 
+#include <linux/pvsync/kvm/tlb.h>
+
 bool pvsync_tlb_offered(struct kvm_vcpu *vcpu);
 void pvsync_settle_put(struct kvm_vcpu *vcpu);
 long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64 what);
