@@ -21,8 +21,9 @@ RECIPE = "1"
 """Goes into the hash; change it when the same input is to give another image."""
 SUITE = Path("tools/testing/selftests/kvm")
 OVERLAY = paths.KERNEL / "overlay"
-ABI = Path("include/linux/pvsync/abi.h")
-OWN = ("x86_64/pvsync_abi_test",)
+HEADERS = tuple(Path("include/linux/pvsync") / name for name in ("abi.h", "counters.h"))
+"""What our programs include of the overlay."""
+OWN = ("x86_64/pvsync_abi_test", "x86_64/pvsync_stats_test")
 IMAGE = "selftests.erofs"
 LOG = "selftests.log"
 FEWEST = 50
@@ -40,14 +41,14 @@ def image(programs: tuple[str, ...] = (), tree: Path | None = None,
     progress = progress or Silent()
     tools.require("make", "gcc", "mkfs.erofs", "/usr/include/libelf.h")
     source = base.source(tree, progress)
-    digest = (
+    hasher = (
         content.Hasher()
         .text("recipe", RECIPE, compiler_version(), source.identity, *OWN)
         .text("programs", *programs)
         .tree("own", OVERLAY / SUITE)
-        .file("abi", OVERLAY / ABI)
-        .short()
     )
+    for header in HEADERS:
+        hasher.file(header.name, OVERLAY / header)
 
     def make(out: Path) -> None:
         work = out / "work"
@@ -61,7 +62,7 @@ def image(programs: tuple[str, ...] = (), tree: Path | None = None,
         _collect(work / "programs", out, len(programs) or FEWEST)
         shutil.rmtree(work)
 
-    return content.entry("selftests", digest, make, progress) / IMAGE
+    return content.entry("selftests", hasher.short(), make, progress) / IMAGE
 
 
 def _variables(work: Path) -> dict[str, str]:

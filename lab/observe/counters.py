@@ -12,7 +12,7 @@ from pathlib import Path
 from lab.core import paths
 
 LIST = paths.KERNEL / "overlay/include/linux/pvsync/counters.h"
-ENTRY = re.compile(r'PVSYNC_COUNTER\(\s*(\w+)\s*,((?:\s*"(?:[^"\\]|\\.)*")+)\s*\)')
+ENTRY = re.compile(r'PVSYNC_COUNTER(?:_NS|_CYCLES)?\(\s*(\w+)\s*,((?:\s*"(?:[^"\\]|\\.)*")+)\s*\)')
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 PAIR = re.compile(r"([a-z_][\w.]*) (\d{1,20})", re.ASCII)
 

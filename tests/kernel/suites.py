@@ -9,14 +9,15 @@ from lab.machine.control import Control, Refused
 from lab.run import host
 from lab.run.parameters import parameter_file
 
-(ABI,) = selftests.OWN
+ABI, STATS = selftests.OWN
 SHORT = (
-    ABI, "steal_time", "x86_64/kvm_pv_test", "x86_64/set_sregs_test", "x86_64/svm_vmcall_test",
+    ABI, STATS, "kvm_binary_stats_test", "steal_time", "x86_64/kvm_pv_test",
+    "x86_64/set_sregs_test", "x86_64/svm_vmcall_test",
     "x86_64/svm_int_ctl_test", "x86_64/state_test", "x86_64/cpuid_test",
     "x86_64/fix_hypercall_test", "x86_64/set_boot_cpu_id", "x86_64/tsc_msrs_test",
     "x86_64/kvm_clock_test", "x86_64/xapic_ipi_test",
 )
-"""Each takes a second, the last one 5: APICs, hypercalls, steal time, state, clocks."""
+"""Each takes a second, the last one 5: APICs, hypercalls, statistics, steal time, state, clocks."""
 FOLDER = "/run/selftests"
 SKIPPED = 4
 """Exit status of a selftest that the machine cannot run."""

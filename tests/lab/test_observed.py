@@ -2,6 +2,7 @@
 """From the texts of snapshots to figures, by values computed by hand."""
 
 import random
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -266,14 +267,23 @@ def test_sums() -> None:
 
 def test_descriptions_are_read_from_the_kernels_list(tmp_path: Path) -> None:
     text = ('/* with PVSYNC_COUNTER(name, about) */\nPVSYNC_COUNTER(a_b, "one")\n'
-            'PVSYNC_COUNTER(c,\n\t"two " "\\"three\\"")\n#define PVSYNC_COUNTER(name, about) x\n')
+            'PVSYNC_COUNTER_NS(c,\n\t"two " "\\"three\\"")\n'
+            '#define PVSYNC_COUNTER(name, about) x\n')
     assert counters.parse(text) == {"a_b": "one", "c": 'two "three"'}
     (tmp_path / "list.h").write_text(text)
     assert list(counters.descriptions(tmp_path / "list.h")) == ["a_b", "c"]
+
+
+def test_the_kernels_list() -> None:
+    """All of it is read, and counters of time and of cycles say so in KVM's statistics, too."""
     listed = counters.descriptions()
     assert listed["lock_acquisitions"].startswith("spinlock acquisitions")
-    lines = counters.LIST.read_text().splitlines()
-    assert len(listed) == sum(line.startswith("PVSYNC_COUNTER(") for line in lines)
+    text = counters.LIST.read_text()
+    kinds = {name: kind for kind, name in re.findall(r"^PVSYNC_COUNTER(\w*)\((\w+),", text, re.M)}
+    assert list(listed) == list(kinds)
+    for name, kind in kinds.items():
+        assert (kind == "_NS") == name.endswith("_ns"), name
+        assert (kind == "_CYCLES") == ("cycles" in listed[name]), name
 
 
 def test_commands_quote_and_name_the_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,11 +124,12 @@ struct kvm_vcpu {
 	int		vcpu_id, vcpu_idx;
 	int		mode;
 	bool		ready, wants_to_run, scheduled_out;
-	struct {
+	struct kvm_vcpu_stat {
 		u64	tlb_flush, exits;
 		struct {
 			u64	blocking;
 		} generic;
+#include <linux/pvsync/kvm_stat.h>
 	} stat;
 	struct {
 		u32			regs_avail;

@@ -13,6 +13,10 @@ enum pvsync_counter {
 	PVSYNC_NR_COUNTERS
 };
 
+/* Those that the host has for each vCPU. */
+#define PVSYNC_FIRST_OF_VCPUS	PVSYNC_spin_events
+#define PVSYNC_NR_OF_VCPUS	(PVSYNC_NR_COUNTERS - PVSYNC_FIRST_OF_VCPUS)
+
 void __pvsync_add(enum pvsync_counter counter, u64 amount);
 const char *pvsync_counter_name(enum pvsync_counter counter);
 

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Every counter of pvsync, once. A file that includes this defines
- * PVSYNC_COUNTER(name, about). The kernel makes its enumeration and its debugfs file from
- * it; the lab and the documentation read the same lines. No include guard on purpose.
+ * PVSYNC_COUNTER(name, about). The kernel makes its enumeration, its debugfs file and the
+ * statistics of KVM from it; the lab and the documentation read the same lines. No include
+ * guard on purpose.
+ *
+ * PVSYNC_COUNTER_NS() and PVSYNC_COUNTER_CYCLES() are counters of time and of processor
+ * cycles, for files that define these, too. With PVSYNC_COUNTERS_OF_VCPUS only those
+ * counters are there that the host has for each vCPU.
  */
+#ifndef PVSYNC_COUNTER_NS
+#define PVSYNC_COUNTER_NS(name, about)		PVSYNC_COUNTER(name, about)
+#define PVSYNC_COUNTER_CYCLES(name, about)	PVSYNC_COUNTER(name, about)
+#endif
+
+#ifndef PVSYNC_COUNTERS_OF_VCPUS
 PVSYNC_COUNTER(lock_acquisitions, "spinlock acquisitions (N of Table 1)")
 PVSYNC_COUNTER(lock_contended, "acquisitions that found the lock taken")
 PVSYNC_COUNTER(lock_stalls_holder, "waits past the stall threshold while the lock was held (N_h)")
@@ -12,9 +23,9 @@ PVSYNC_COUNTER(lock_timeouts, "waiters that timed out and left the ticket order"
 PVSYNC_COUNTER(lock_halts, "times that a waiter halted its vCPU")
 PVSYNC_COUNTER(lock_kicks, "halted waiters that a release woke")
 PVSYNC_COUNTER(lock_overtaken, "waiters that found their ticket behind num_grant")
-PVSYNC_COUNTER(lock_wait_ns, "time from the first look at a contended lock to its acquisition")
-PVSYNC_COUNTER(lock_stolen_ns, "part of lock_wait_ns in which the host did not run the waiter")
-PVSYNC_COUNTER(lock_halted_ns, "part of lock_wait_ns in which the waiter had halted")
+PVSYNC_COUNTER_NS(lock_wait_ns, "time from the first look at a contended lock to its acquisition")
+PVSYNC_COUNTER_NS(lock_stolen_ns, "part of lock_wait_ns in which the host did not run the waiter")
+PVSYNC_COUNTER_NS(lock_halted_ns, "part of lock_wait_ns in which the waiter had halted")
 PVSYNC_COUNTER(help_calls, "times that a spinning waiter asked the host for help")
 PVSYNC_COUNTER(ipi_yields, "times that a vCPU yielded to a preempted one that had to run a function for it")
 PVSYNC_COUNTER(tlb_flushes, "flushes that may have to reach other vCPUs")
@@ -25,19 +36,22 @@ PVSYNC_COUNTER(ecs_given_back, "times that a guest left its critical sections on
 PVSYNC_COUNTER(park_slept, "waits for a mutex or an rwsem that gave the CPU to another task or to none")
 PVSYNC_COUNTER(park_spun, "waits for one that ended while its task still had the CPU")
 PVSYNC_COUNTER(park_wakeups, "sleeping waiters whose way from the wake-up to the CPU was timed")
-PVSYNC_COUNTER(park_wakeup_ns, "time that it took them")
+PVSYNC_COUNTER_NS(park_wakeup_ns, "time that it took them")
 PVSYNC_COUNTER(mark_looks, "looks whether another CPU is marked as preempted")
 PVSYNC_COUNTER(mark_seen, "of these, looks that found a mark")
 
-/* Of the host. */
+/* Of the host. The scheduler counts this one, and knows no vCPU. */
+PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead of its share")
+#endif
+
+/* Of the host's vCPUs, the last ones of the list. */
 PVSYNC_COUNTER(spin_events, "signs that a vCPU spins for too long")
 PVSYNC_COUNTER(spin_throttled, "such signs that came too soon after the last one and were left")
 PVSYNC_COUNTER(spin_candidates, "vCPUs looked at for a yield")
-PVSYNC_COUNTER(spin_ns, "time spent on the choice, without the yields and without waits for a CPU")
+PVSYNC_COUNTER_NS(spin_ns, "time spent on the choice, without the yields and without waits for a CPU")
 PVSYNC_COUNTER(yield_attempted, "directed yields to a chosen vCPU")
 PVSYNC_COUNTER(yield_asked, "directed yields that guests asked for, by other calls; not among those")
 PVSYNC_COUNTER(yield_refused, "yields that the scheduler did not accept")
-PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead of its share")
 PVSYNC_COUNTER(yield_picked, "yields after which the CPU switched to the chosen vCPU next")
 PVSYNC_COUNTER(yield_moved, "yields after which the chosen vCPU ran on another CPU first")
 PVSYNC_COUNTER(yield_ran, "yields after which it ran there before the next exit of who yielded")
@@ -52,7 +66,7 @@ PVSYNC_COUNTER(tlb_awaited, "targets, of all those, not known to be past what th
 PVSYNC_COUNTER(tlb_merged, "targets that had a flush to do already")
 PVSYNC_COUNTER(tlb_full, "flushes of all translations of a vCPU")
 PVSYNC_COUNTER(tlb_pages, "pages flushed one by one")
-PVSYNC_COUNTER(tlb_ns, "time spent on them, waiting for interrupts included, for a CPU not")
+PVSYNC_COUNTER_NS(tlb_ns, "time spent on them, waiting for interrupts included, for a CPU not")
 PVSYNC_COUNTER(preempt_irq, "vCPUs preempted in a hard or soft interrupt, or with one to take")
 PVSYNC_COUNTER(preempt_lock, "preempted with a spinlock, or in another section that does not sleep")
 PVSYNC_COUNTER(preempt_reader, "preempted with an rwlock or rwsem that they read-locked")
@@ -71,21 +85,24 @@ PVSYNC_COUNTER(extend_expired, "of these, vCPUs that had not, maybe as they had 
 PVSYNC_COUNTER(extend_returned, "of these, vCPUs that gave the CPU back before the time was over")
 PVSYNC_COUNTER(extend_denied, "vCPUs in a section that lost the CPU at once: what waited, or what they are, comes first")
 PVSYNC_COUNTER(extend_capped, "vCPUs in a section that lost the CPU at once: they had borrowed too much")
-PVSYNC_COUNTER(extend_ns, "time that vCPUs ran on after their preemption was put off")
+PVSYNC_COUNTER_NS(extend_ns, "time that vCPUs ran on after their preemption was put off")
 PVSYNC_COUNTER(spin_help, "of the signs of spinning, those by a guest's hypercall")
 PVSYNC_COUNTER(spin_filter, "of these signs, those by the processor's pause filter")
 PVSYNC_COUNTER(spin_soft, "of these signs, those by the pause filter in software")
-PVSYNC_COUNTER(spin_windows, "sum of the windows at the signs by pause filters, cycles")
-PVSYNC_COUNTER(spin_handling_ns, "time spent handling these signs, waiting for a CPU not included")
+PVSYNC_COUNTER_CYCLES(spin_windows, "sum of the windows at the signs by pause filters, cycles")
+PVSYNC_COUNTER_NS(spin_handling_ns, "time spent handling these signs, waiting for a CPU not included")
 PVSYNC_COUNTER(pause_exits, "PAUSE instructions that the filter in software was told of")
 PVSYNC_COUNTER(pause_spins, "spins that began with them")
-PVSYNC_COUNTER(pause_cycles, "cycles from one of these to the next if that is a spin, exit and entry included")
+PVSYNC_COUNTER_CYCLES(pause_cycles, "cycles from one of these to the next if that is a spin, exit and entry included")
 PVSYNC_COUNTER(epochs, "epochs of VMs that are over")
-PVSYNC_COUNTER(epoch_spun_ns, "time in these that vCPUs spun for a whole window")
-PVSYNC_COUNTER(epoch_handling_ns, "time in these spent handling such spins")
-PVSYNC_COUNTER(epoch_cpu_ns, "CPU time that the VMs got in these")
+PVSYNC_COUNTER_NS(epoch_spun_ns, "time in these that vCPUs spun for a whole window")
+PVSYNC_COUNTER_NS(epoch_handling_ns, "time in these spent handling such spins")
+PVSYNC_COUNTER_NS(epoch_cpu_ns, "CPU time that the VMs got in these")
 PVSYNC_COUNTER(pick_resource, "vCPUs chosen as resource waiters")
 PVSYNC_COUNTER(pick_lock, "vCPUs chosen as lock waiters")
 PVSYNC_COUNTER(pick_yielded, "vCPUs chosen that had been chosen before they were preempted")
 PVSYNC_COUNTER(pick_section, "vCPUs chosen as their guest said that they were in a critical section")
 PVSYNC_COUNTER(pick_none, "choices without a vCPU that waited for a CPU")
+
+#undef PVSYNC_COUNTER_NS
+#undef PVSYNC_COUNTER_CYCLES

@@ -51,7 +51,6 @@ struct kvm_vcpu;
  * @ecs: what it shares of its critical sections
  * @loan: extra time in them, and the account of it
  * @cpu_wait: how long it waited for a CPU
- * @counters: of this vCPU; written by its own thread only
  */
 struct pvsync_vcpu {
 	u64		last_event;
@@ -80,8 +79,6 @@ struct pvsync_vcpu {
 	struct pvsync_shared ecs;
 	struct pvsync_loan loan;
 	struct pvsync_cpu_wait cpu_wait;
-
-	u64		counters[PVSYNC_NR_COUNTERS];
 };
 
 /**

@@ -9,7 +9,8 @@
  *	aple_max, aple_step,
  *	aple_epoch, extend,
  *	extend_us, extend_cap
- *	counters		a line "name value" for each, the sum over its vCPUs
+ *	counters		a line "name value" for each, the sum over its vCPUs, whose
+ *				own are statistics of KVM, see <linux/pvsync/kvm_stat.h>
  *	cpu_waits		how long its vCPUs waited for a CPU, see cpu_wait.c
  *	epochs			a line of heads and one for each of the latest epochs,
  *				see window.c
@@ -145,13 +146,13 @@ static int counters_show(struct seq_file *seq, void *unused)
 	unsigned long i;
 	int counter;
 
-	/* The host's counters are the last ones of the list. */
-	for (counter = PVSYNC_spin_events; counter < PVSYNC_NR_COUNTERS; counter++) {
+	for (counter = 0; counter < PVSYNC_NR_OF_VCPUS; counter++) {
 		u64 sum = 0;
 
 		kvm_for_each_vcpu(i, vcpu, kvm)
-			sum += READ_ONCE(vcpu->arch.pvsync.counters[counter]);
-		seq_printf(seq, "%s %llu\n", pvsync_counter_name(counter), sum);
+			sum += READ_ONCE(vcpu->stat.pvsync_counters[counter]);
+		seq_printf(seq, "%s %llu\n",
+			   pvsync_counter_name(PVSYNC_FIRST_OF_VCPUS + counter), sum);
 	}
 	return 0;
 }
