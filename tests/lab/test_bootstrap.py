@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +21,7 @@ case "$*" in
 *sys.version_info*) exit {old} ;;
 *"import ensurepip"*) exit {no_venv} ;;
 *sys.base_prefix*) echo fake 3.11 ;;
-*"-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+*"-m venv"*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
 *"-m pip"*) echo "Collecting click==1"; echo "$*" >"$HOME/pip"; {pip} ;;
 *"-m lab"*) shift 3; echo "lab in $PWD, $PYTHONPATH:" "$@" ;;
 *) echo "unexpected: $*" >&2; exit 9 ;;
@@ -73,6 +74,24 @@ def test_first_and_second_use(machine: Machine) -> None:
     assert "package 1: click==1" in first.stderr
     second = machine.pvsync("list", "a b")
     assert (second.stdout, second.stderr) == (first.stdout, "")
+
+
+def test_nothing_of_the_callers_folder_is_run(machine: Machine) -> None:
+    """Root may call it in /tmp, where others put what is called like modules of Python."""
+    for name in ("ensurepip", "venv", "pip", "subprocess", "logging", "shutil"):
+        (machine.folder / f"{name}.py").write_text(
+            f"open({str(machine.folder / 'was-run')!r}, 'w')\n")
+    machine.script("python3", f"""#!/bin/sh
+case "$*" in
+*"-m venv"*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; set -- "$1" "$2" "$3" --help ;;
+*"-m pip"*) set -- "$1" "$2" "$3" --version ;;
+*"-m lab"*) exit 0 ;;
+esac
+exec {sys.base_prefix}/bin/python3 "$@"
+""")
+    found = machine.pvsync("list")
+    assert not (machine.folder / "was-run").exists()
+    assert found.returncode == 0, found.stderr
 
 
 def test_called_through_a_link(machine: Machine) -> None:
