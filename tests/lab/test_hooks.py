@@ -4,8 +4,10 @@
 import configparser
 import os
 import re
+import resource
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,48 @@ def test_nothing_waits_for_a_pvsync_that_hangs(root: Path, script: str,
     done = subprocess.run([root / script, *words], check=False, capture_output=True, text=True,
                           timeout=60, env={"PATH": f"{tools}:/usr/bin:/bin"})
     assert (done.returncode != 0) == ("tuned" in script)
+
+
+HOOKS = pytest.mark.parametrize(("hook", "words"), [
+    ("etc/libvirt/hooks/qemu.d/pvsync", ("web", "started", "begin", "-")),
+    ("var/lib/vz/snippets/pvsync", ("100", "post-start"))])
+
+
+@HOOKS
+def test_a_hook_finds_what_a_checkout_has_installed(root: Path, hook: str,
+                                                    words: tuple[str, ...]) -> None:
+    """Proxmox's PATH has no /usr/local/bin."""
+    local, called = root / "usr/local/bin", root / "called"
+    local.mkdir(parents=True)
+    (local / "pvsync").write_text(f"#!/bin/sh\necho $* >{called}\n")
+    (local / "pvsync").chmod(0o755)
+    text = (root / hook).read_text()
+    (root / hook).write_text(text.replace("/usr/local", f"{root}/usr/local"))
+    done = subprocess.run([root / hook, *words], check=False,
+                          env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin"})
+    assert done.returncode == 0 and called.read_text() == f"apply -- {words[0]}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without processes")
+@HOOKS
+def test_a_hook_that_cannot_fork(root: Path, hook: str, words: tuple[str, ...]) -> None:
+    """Libvirt ends a VM whose hook fails."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own are closed to others
+        place = Path(name)
+        place.chmod(0o755)
+        for file in (place / "pvsync", place / "hook"):
+            shutil.copy(root / hook, file)
+            file.chmod(0o755)
+
+        def alone() -> None:
+            os.setgroups([])
+            os.setgid(54321)
+            os.setuid(54321)
+            resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        done = subprocess.run([place / "hook", *words], preexec_fn=alone, check=False, cwd="/",
+                              env={"PATH": f"{place}:/usr/bin:/bin"}, capture_output=True,
+                              text=True)
+    assert "fork" in done.stderr and done.returncode == 0
 
 
 def test_a_hook_without_the_tools_says_nothing(root: Path) -> None:
