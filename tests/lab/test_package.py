@@ -2,6 +2,7 @@
 """`./pvsync package`: what is in the Debian package, and that it works on its own."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,14 +62,16 @@ def test_the_same_sources_give_the_same_bytes(made: Path, tmp_path: Path) -> Non
 SCRIPTS = ("postinst", "prerm", "postrm")
 
 
-def dpkg(root: Path, *words: str | Path) -> None:
-    """Debian's own, on an empty root without systemd, whose scripts it runs with DPKG_ROOT."""
+def dpkg(root: Path, *words: str | Path) -> str:
+    """Debian's own, on an empty root without systemd, whose scripts it runs with DPKG_ROOT; what
+    it warns of."""
     (root / "var/lib/dpkg/updates").mkdir(parents=True, exist_ok=True)
     (root / "var/lib/dpkg/status").touch()
     done = subprocess.run(["dpkg", f"--root={root}", "--force-script-chrootless", "--log=/dev/null",
                            "--force-depends", "--force-not-root", *words],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def left(root: Path) -> set[str]:
@@ -95,7 +98,12 @@ def test_nothing_is_left_after_a_purge(made: Path, tmp_path: Path) -> None:
         file.touch()
     dpkg(root, "-i", made)
     assert enabled < left(root)
-    dpkg(root, "--remove", "pvsync-tools")
+    assert called(root, "--version").returncode == 0
+    assert list(root.rglob("__pycache__")), "Python has written what dpkg does not know"
+    dpkg(root, "-i", made)
+    assert not list(root.rglob("__pycache__")), "of an older version it could be"
+    assert called(root, "--version").returncode == 0
+    assert "not removed" not in dpkg(root, "--remove", "pvsync-tools")
     assert left(root) == {"etc/pvsync/host.toml"}
     dpkg(root, "--purge", "pvsync-tools")
     assert left(root) == set()
@@ -113,9 +121,9 @@ def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
 
     def said(script: str, word: str) -> list[str]:
         (tmp_path / "said").write_text("")
-        text = (control / script).read_text().replace("/run/systemd", f"{tmp_path}/run/systemd")
-        subprocess.run(["sh", "-c", text.replace("/etc/", f"{tmp_path}/etc/").replace(
-            "/var/", f"{tmp_path}/var/"), script, word], check=True,
+        text = re.sub("/(etc|var|usr/lib|run/systemd)/", rf"{tmp_path}/\1/",
+                      (control / script).read_text())
+        subprocess.run(["sh", "-c", text, script, word], check=True,
             env={"PATH": f"{tools}:/usr/bin:/bin"})
         return (tmp_path / "said").read_text().splitlines()
     units = {Path(name).name for name in TOOLS if "/systemd/" in name}
@@ -127,9 +135,16 @@ def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
     wants.mkdir(parents=True)
     for unit in disable.split()[3:]:
         (wants / unit).symlink_to("/nowhere")
+    (tmp_path / "usr/lib/pvsync/lab/__pycache__").mkdir(parents=True)  # by whoever typed pvsync
     for script, word in (("postinst", "configure"), ("postrm", "remove")):
         assert said(script, word) == ["daemon-reload"]
     assert list(wants.iterdir()) == [], "also where systemctl could not"
+    assert not (tmp_path / "usr/lib/pvsync").exists()
+    for script, words in {"prerm": "failed-upgrade deconfigure", "postrm": "upgrade abort-install"
+                          " failed-upgrade abort-upgrade disappear"}.items():
+        assert [said(script, word) for word in words.split()] == [[]] * len(words.split())
+    for word in ("abort-upgrade", "abort-remove", "abort-deconfigure"):
+        assert said("postinst", word) == ["daemon-reload"]
     shutil.rmtree(tmp_path / "run")
     assert [said(script, "remove") for script in SCRIPTS] == [[], [disable], []]
 
