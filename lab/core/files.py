@@ -16,6 +16,10 @@ KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a 
 """Any other is a device."""
 
 
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+"""O_EXCL follows no link."""
+
+
 class UnfitError(Exception):
     """A file that is not read; the message says what it is, as in "it is a pipe"."""
 
@@ -43,7 +47,7 @@ def prepared(file: Path, content: str | bytes, mode: int | None = None) -> Itera
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         new.unlink(missing_ok=True)
-        with new.open("xb") as out:  # O_EXCL follows no link
+        with open(os.open(new, NEW, 0o666 if mode is None else 0o600), "wb") as out:
             _out(out, content.encode() if isinstance(content, str) else content)
             if mode is not None:
                 os.fchmod(out.fileno(), mode)

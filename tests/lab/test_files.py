@@ -79,3 +79,20 @@ def test_a_file_is_written_through_no_link(tmp_path: Path) -> None:
     assert file.read_text() == "new" and file.stat().st_mode & 0o777 == 0o644
     assert precious.read_text() == "kept" and precious.stat().st_mode & 0o777 == 0o600
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "precious"]
+
+
+def test_nobody_else_can_open_a_new_file_for_writing(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a moment: who has it open can write to it for ever, also under umask 0."""
+    modes = []
+
+    def seen(descriptor: int) -> None:
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+    monkeypatch.setattr(os, "fsync", seen)
+    before = os.umask(0)
+    try:
+        with files.prepared(tmp_path / "file", "new", 0o644):
+            pass
+    finally:
+        os.umask(before)
+    assert modes == [0o600] and (tmp_path / "file").stat().st_mode & 0o777 == 0o644
