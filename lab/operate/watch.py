@@ -74,15 +74,16 @@ ALERTS = (
 
 
 def export(host: Host, folder: Path | None, now: float | None = None) -> str:
-    """The metrics; with a folder they also replace its file, of which co-stop goes on."""
+    """The metrics; with a folder they also replace its file, of which co-stop goes on.
+
+    In that folder others can write. What they have put in the file's place is replaced, not read.
+    """
     before: metrics.Series = {}
     if folder is not None:
         try:
-            before = metrics.parse(files.text(folder / NAME, MOST))
-        except FileNotFoundError:
+            before = metrics.parse(files.text(folder / NAME, MOST, ours=True))
+        except (FileNotFoundError, files.UnfitError):
             pass
-        except files.UnfitError as error:
-            raise LabError(f"{folder / NAME} cannot be read ({error}): remove it") from None
         except OSError as error:
             raise LabError(f"{folder / NAME} cannot be read ({error.strerror})") from None
     found = metrics.series(sample.facts(host), sample.read(host),

@@ -115,14 +115,35 @@ def test_a_file_that_cannot_be_written(fake: Fake, tmp_path: Path,
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == [watch.NAME]
 
 
-def test_a_pipe_in_its_place(fake: Fake, tmp_path: Path) -> None:
-    """Root reads and writes in a folder of the node exporter's user."""
-    file = tmp_path / watch.NAME
-    os.mkfifo(file)
-    with pytest.raises(LabError) as error:
-        watch.export(fake.host, tmp_path)
-    assert str(error.value) == f"{file} cannot be read (it is a pipe): remove it"
-    assert list(tmp_path.glob("*.prom")) == [file]
+def test_what_others_have_put_in_its_place(fake: Fake, tmp_path: Path) -> None:
+    """Root reads and writes in a folder of the node exporter's user: only its own file counts."""
+    file, precious = tmp_path / watch.NAME, tmp_path / "precious"
+    watch.export(fake.host, tmp_path, 1.0)
+    told = file.read_text().replace("pvsync_costop_seconds_total{", "pvsync_was{")
+    lies = told + 'pvsync_costop_seconds_total{domain="a-rather-long-name"} 1e9\n'
+
+    def written(mode: int) -> None:
+        file.write_text(lies)
+        file.chmod(mode)
+
+    def larger() -> None:
+        written(0o644)
+        os.truncate(file, watch.MOST + 1)
+    precious.write_text(lies)
+    for put, counts in ((lambda: written(0o644), True), (lambda: written(0o666), False),
+                        (lambda: os.mkfifo(file), False), (larger, False),
+                        (lambda: file.symlink_to(precious), False)):
+        file.unlink()
+        put()
+        text = watch.export(fake.host, tmp_path, 2.0)
+        assert file.read_text() == text and not file.is_symlink()
+        assert values(text, "pvsync_costop_seconds_total") == {
+            '{domain="a-rather-long-name"}': 1e9 if counts else 0}
+    assert precious.read_text() == lies
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(LabError, match=rf"{watch.NAME} cannot be written \(Is a directory\)"):
+        watch.export(fake.host, tmp_path, 2.0)
 
 
 def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch,
