@@ -23,6 +23,10 @@ from lab.observe.counters import add, pairs
 DEBUGFS = Path("/sys/kernel/debug")
 PROC = Path("/proc")
 VCPU_STAT = "pvsync/vcpu_stat"
+MOST = 1 << 20
+"""Bytes of a command line that are read: it is as long as whoever runs the VM likes."""
+LONGEST_NAME = 255
+"""Characters of a VM's name; libvirt has files of that name, so none is longer."""
 PID = re.compile(r"\d{1,10}", re.ASCII)
 FOLDER = re.compile(r"(\d{1,10})-\d{1,10}", re.ASCII)
 VCPU = re.compile(r"CPU (\d{1,5})/KVM", re.ASCII)
@@ -88,7 +92,7 @@ def vm_name(cmdline: str, comm: str) -> str:
     parts = [part.replace("\0", ",") for part in
              _after(cmdline, "-name").replace(",,", "\0").split(",")]
     named = [part.removeprefix("guest=") for part in parts if part.startswith("guest=")]
-    return _printable((named or parts)[0]) or _printable(comm) or "?"
+    return (_printable((named or parts)[0]) or _printable(comm) or "?")[:LONGEST_NAME]
 
 
 def vm_number(cmdline: str) -> str:
@@ -122,7 +126,7 @@ def _vm(folder: Path, proc: Path) -> Vm | None:
     """None when it has ended meanwhile."""
     pid = folder.name.partition("-")[0]
     process = proc / pid
-    cmdline = text(process / "cmdline")
+    cmdline = text(process / "cmdline", MOST)
     if cmdline is None or not folder.is_dir():
         return None
     return Vm(folder, process, int(pid), vm_name(cmdline, text(process / "comm") or ""),
@@ -201,10 +205,16 @@ def numbered(vm: Vm) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def text(file: Path) -> str | None:
-    """None when there is no such file, or what it was of has ended; PermissionError passes."""
+def text(file: Path, most: int | None = None) -> str | None:
+    """So many bytes at most; None when there is no such file, or what it was of has ended.
+
+    PermissionError passes.
+    """
     try:
-        return file.read_text(errors="replace")
+        if most is None:
+            return file.read_text(errors="replace")
+        with file.open("rb") as found:
+            return found.read(most).decode(errors="replace")
     except PermissionError:
         raise
     except OSError:

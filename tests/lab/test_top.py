@@ -100,6 +100,15 @@ def test_name(words: tuple[str, ...], name: str) -> None:
     assert vms.vm_name("", "") == "?"
 
 
+def test_a_command_line_without_end(host: Host) -> None:
+    """Whoever may open /dev/kvm has a VM, and says how long its command line is."""
+    host.vm(100, 0, name="w" * 100_000)
+    with (host.proc / "100/cmdline").open("r+b") as file:
+        file.truncate(8 << 20)  # zeros
+    (vm,) = vms.find(host.debugfs, host.proc)
+    assert vm.name == "w" * vms.LONGEST_NAME and len(vm.words) <= vms.MOST
+
+
 def test_number_of_a_vm_of_proxmox() -> None:
     line = "/usr/bin/kvm\0-id\0{}\0-name\0web,debug-threads=on\0"
     assert vms.vm_number(line.format("100")) == "100" and vms.vm_number(line.format("x")) == ""
