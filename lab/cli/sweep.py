@@ -9,6 +9,7 @@ import click
 from lab.cli.options import DIRECTORY, remembered_packages
 from lab.core.errors import UsageError
 from lab.core.progress import shown
+from lab.core.words import many
 
 
 @click.command(short_help="Many configurations in virtual time, on a cluster; the best settings.")
@@ -46,8 +47,8 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     if dry_run:
         runs = grid.runs(plan, Build("", "", ""))
         units = grid.units(runs, (), plan.per_boot)
-        click.echo(f"{plan.name}: {len(runs)} runs in {len(units)} boots of hosts of"
-                   f" {campaign.memory(plan)} MiB"
+        click.echo(f"{plan.name}: {many(len(runs), 'run')} in {many(len(units), 'boot')} of"
+                   f" hosts of {campaign.memory(plan)} MiB"
                    + (f", then {plan.search.trials} trials." if plan.search else "."))
         for one in grid.settings(plan):
             click.echo(f"  {one.label}")
@@ -65,10 +66,11 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
             rows = made.make(grid.runs(plan, prepared.build))
             if plan.search:
                 rows += search.run(made, directory)
-    click.echo(f"{len(rows)} runs, {store.core_hours():.2f} core-hours in {directory};"
+    click.echo(f"{many(len(rows), 'run')}, {store.core_hours():.2f} core-hours in {directory};"
                f" the page: ./pvsync sweep {file} --out {directory} --report")
     if not all(row.valid for row in rows):
         for reason in sorted({row.reason for row in rows if not row.valid}):
             count = sum(row.reason == reason for row in rows if not row.valid)
-            click.echo(f"{count} runs are not valid: {reason}", err=True)
+            verb = "is" if count == 1 else "are"
+            click.echo(f"{many(count, 'run')} {verb} not valid: {reason}", err=True)
         sys.exit(1)

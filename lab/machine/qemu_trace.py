@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.core.errors import LabError, UsageError
+from lab.core.words import many
 from lab.machine.machine import Machine
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def lines(out: Path) -> Iterator[str]:
 
 def table(out: Path) -> list[str]:
     """A line for each virtual CPU in the trace of a replay; nothing without such events."""
-    return [f"vmcb {vmcb}: {vcpu.inside_ns / 1e6:.3f} ms inside, on {len(vcpu.cpus)} CPUs; exits: "
+    return [f"vmcb {vmcb}: {vcpu.inside_ns / 1e6:.3f} ms inside, on"
+            f" {many(len(vcpu.cpus), 'CPU')}; exits: "
             + (", ".join(f"{what} {count}" for what, count in vcpu.exits.most_common()) or "none")
             for vmcb, vcpu in vcpus(lines(out)).items()]

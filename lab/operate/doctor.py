@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
 from lab.core.errors import LabError
+from lab.core.words import many
 from lab.operate import figures, findings, sample, sched_events
 from lab.operate.costop import Costop
 from lab.operate.figures import HostFigures, VmFigures
@@ -69,8 +70,9 @@ def text(look: Look) -> str:
     """For a terminal or a mail, no line wider than WIDTH but for long names."""
     host = look.host
     ratio = "-" if host.overcommit is None else f"{host.overcommit:.1f}"
-    title = (f"{len(host.vms)} VMs, {host.vcpus} vCPUs on {len(look.facts.cpus)} CPUs:"
-             f" {ratio} each; CPUs idle {_percent(host.idle)} %")
+    title = (f"{many(len(host.vms), 'VM')}, {many(host.vcpus, 'vCPU')} on"
+             f" {many(len(look.facts.cpus), 'CPU')}: {ratio} each; CPUs idle"
+             f" {_percent(host.idle)} %")
     kind = "with" if look.facts.pvsync else "without"
     lines = [*textwrap.wrap(title, WIDTH),
              f"Linux {look.facts.release}, {kind} pvsync; {host.seconds:.1f} s", "",
@@ -110,8 +112,9 @@ def _traced(look: Look) -> Iterator[str]:
         yield f"{vm.name if len(vm.name) <= NAME else '':{NAME}} {said}"
     lost = max((one.lost for one in look.traced.values()), default=0)
     if lost:
-        yield from textwrap.wrap(f"{lost} events were lost: these figures are doubtful. Trace"
-                                 " for a shorter time, or when less goes on.", WIDTH)
+        yield from textwrap.wrap(
+            f"{many(lost, 'event')} {'was' if lost == 1 else 'were'} lost: these figures are"
+            " doubtful. Trace for a shorter time, or when less goes on.", WIDTH)
     yield ""
 
 

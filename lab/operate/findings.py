@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lab.core.words import many
 from lab.operate.figures import HostFigures, VmFigures
 from lab.operate.sample import Facts
 
@@ -120,7 +121,7 @@ def _waits(facts: Facts, host: HostFigures, vm: VmFigures) -> Iterator[Finding]:
     most = max((len(allowed) for allowed in vm.allowed), default=0) or len(facts.cpus)
     if vm.vcpus > most:
         yield Finding(
-            "too-many-vcpus", vm.name, f"it has {vm.vcpus} vCPUs for {most} CPUs",
+            "too-many-vcpus", vm.name, f"it has {many(vm.vcpus, 'vCPU')} for {many(most, 'CPU')}",
             "its own vCPUs wait for each other whatever else runs", vm.held_up,
             "give it no more vCPUs than it has CPUs", "less is lost by it, see below", _over(level))
         return
@@ -195,7 +196,7 @@ def _sections(vm: VmFigures) -> Iterator[Finding]:
     if vm.loans and vm.loans[1] > vm.loans[0]:
         yield Finding(
             "loans", vm.name, "borrowed time expires more often than it avoids a preemption",
-            f"{vm.loans[1]} loans expired, {vm.loans[0]} avoided one", None, NO_NEED,
+            f"{many(vm.loans[1], 'loan')} expired, {vm.loans[0]} avoided one", None, NO_NEED,
             "take extend=ecs back for this VM: pvsync set VM extend=off",
             "expired more than avoided (docs/operators.md)")
 

@@ -4,6 +4,7 @@
 from collections import Counter
 
 from lab.core import stats
+from lab.core.words import many
 from lab.report import findings
 from lab.report.summary import Summary
 
@@ -12,8 +13,8 @@ def star_note(summary: Summary) -> str:
     """What a star means here, and whether one is possible."""
     if not summary.comparisons:
         return "Nothing was compared with the baseline."
-    plural = "comparison" if summary.comparisons == 1 else "comparisons"
-    text = f"* significant: {stats.TEST} ({summary.comparisons} {plural}). {_alike(summary)}"
+    compared = many(summary.comparisons, "comparison")
+    text = f"* significant: {stats.TEST} ({compared}). {_alike(summary)}"
     most = max(len(cell.values) for cell in summary.cells)
     if most < summary.smallest_n:
         text += (
@@ -39,12 +40,12 @@ def count_note(summary: Summary) -> str:
     m = summary.results.manifest
     wanted = m.reps * m.boots
     counts = Counter(len(cell.values) for cell in summary.cells)
-    asked = f"{m.reps} in each of {m.boots} host {'boot' if m.boots == 1 else 'boots'}"
+    asked = f"{m.reps} in each of {many(m.boots, 'host boot')}"
     if len(counts) == 1:
         (n,) = counts
         return f"n = {n} valid runs a cell ({asked} wanted)."
     short = [
-        f"{cell.scheme}/{cell.workload}/{cell.vms} VMs has {len(cell.values)}"
+        f"{cell.scheme}/{cell.workload}/{many(cell.vms, 'VM')} has {len(cell.values)}"
         for cell in summary.cells
         if len(cell.values) < wanted
     ]

@@ -7,6 +7,7 @@ from typing import Literal
 
 from lab.core.cells import FlushTimes, Observed
 from lab.core.model import Workload
+from lab.core.words import many
 from lab.observe import counters, figures, flushes, preemptions
 from lab.observe.observed import Observation
 from lab.report.summary import Summary
@@ -116,7 +117,7 @@ def known(value: float | None) -> str:
 
 def columns(vms: tuple[int, ...]) -> list[str]:
     """Heads: `1 VM`, `2 VMs`."""
-    return [f"{count} VM" if count == 1 else f"{count} VMs" for count in vms]
+    return [many(count, "VM") for count in vms]
 
 
 def observed_grids(summary: Summary, workload: Workload) -> list[Grid]:

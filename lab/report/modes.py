@@ -12,6 +12,7 @@ one mode hardly ever are so far apart: of cells with a log-normal spread of 30 %
 from collections.abc import Iterable, Sequence
 
 from lab.core.cells import Cell
+from lab.core.words import many
 
 GAP = 2.0
 LONE = 3.0
@@ -45,8 +46,8 @@ def may_have_star(cell: Cell, base: Cell) -> bool:
 
 def notes(cells: Iterable[Cell]) -> list[str]:
     """What a reader of the table has to know of such cells."""
-    shown = [f"{cell.scheme}/{cell.workload}/{cell.vms} VMs {cell.min:.3g} to {cell.max:.3g}"
-             f" {cell.unit}".rstrip() for cell in cells if cell.bimodal]
+    shown = [f"{cell.scheme}/{cell.workload}/{many(cell.vms, 'VM')} {cell.min:.3g} to"
+             f" {cell.max:.3g} {cell.unit}".rstrip() for cell in cells if cell.bimodal]
     if not shown:
         return []
     return [f"{MARK} values in two modes, {GAP:g} times apart or one alone {LONE:g} times, of"

@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 from lab.core.decode import DecodeError, decode, read_json
 from lab.core.errors import UsageError
 from lab.core.model import BootRecord, Manifest, RunRecord, Workload
+from lab.core.words import many
 from lab.plan import config
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ def guest_figures(directory: Path, run: RunRecord,
             return {}, f"{guest.guest}: {found.reason}"
         values[guest.guest] = found.value
     if len(values) != (1 if workload.neighbour else run.vms) or not values:
-        return {}, f"{len(values)} guests reported, not {run.vms}"
+        return {}, f"{many(len(values), 'guest')} reported, not {run.vms}"
     return values, ""
 
 

@@ -19,6 +19,7 @@ from lab.core.decode import suggest
 from lab.core.errors import LabError, UsageError
 from lab.core.model import Experiment, Manifest, RunRecord
 from lab.core.progress import Progress
+from lab.core.words import many
 from lab.machine import qemu_trace, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger
@@ -51,8 +52,8 @@ class Part:
         """What a page of the run says that it was made with."""
         m, last = self.manifest, self.runs[-1]
         return (("run", f"{last.id}, seed {self.seed}"), ("machine model", m.machine),
-                ("guests", f"{last.vms} VM{'s' * (last.vms > 1)} of {m.vcpus} vCPUs on"
-                           f" {m.pcpus} CPUs"),
+                ("guests", f"{many(last.vms, 'VM')} of {many(m.vcpus, 'vCPU')} on"
+                           f" {many(m.pcpus, 'CPU')}"),
                 ("commit", m.commit), ("command", shlex.join(m.command)),
                 ("kernel", m.kernel), ("QEMU", m.qemu))
 
@@ -108,12 +109,12 @@ class Outcome:
         """What to tell of it."""
         last, runs = self.part.runs[-1], len(self.part.runs)
         said = [f"{last.id}: boot {self.part.boot}, seed {self.part.seed},"
-                f" {runs} run{'s'[:runs - 1]}, {self.seconds:.0f} s."]
+                f" {many(runs, 'run')}, {self.seconds:.0f} s."]
         then, now = (f"invalid: {one.reason.rstrip('.')}" if one.reason else "valid"
                      for one in (last, self.now[-1]))
         said.append(f"The run was {then}." if then == now else
                     f"The run was {then}. Now it is {now}.")
-        said.append(f"The same bytes: {self.files} files, {self.bytes} bytes."
+        said.append(f"The same bytes: {many(self.files, 'file')}, {many(self.bytes, 'byte')}."
                     if self.difference is None else f"Different: {self.difference}.")
         return said
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from lab.core.model import BootRecord, Experiment, RunRecord
 from lab.core.progress import Progress, Stage
+from lab.core.words import many
 from lab.machine.control import HostLost, Refused
 from lab.machine.machine import HostSpec
 from lab.plan import schedule
@@ -234,7 +235,7 @@ class Lane:
                 runner.durations.ran(planned, time.monotonic() - began)
             if session.dropped >= DISTRUST:
                 # An emulated host that was corrupted once goes on losing guests.
-                self._close(f"{session.dropped} guests failed in this boot")
+                self._close(f"{many(session.dropped, 'guest')} failed in this boot")
             return record
         except HostLost as lost:
             self._close(str(lost))

@@ -21,6 +21,7 @@ from lab.build.images import Images
 from lab.core.errors import UsageError
 from lab.core.model import Backend, Experiment, Manifest
 from lab.core.progress import Progress, duration
+from lab.core.words import many
 from lab.machine import backend as backends
 from lab.machine import guest, machine, tsc
 from lab.machine.machine import HostSpec
@@ -109,7 +110,8 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1,
     local = chosen == "local"
     command = machine.hostd_command(run) if local else machine.host_command(spec, run, logs)
     planned = schedule.plan(experiment, seed)
-    lines = [f"Backend: {chosen}; {len(planned)} runs in {experiment.boots} host boots.",
+    lines = [f"Backend: {chosen}; {many(len(planned), 'run')} in"
+             f" {many(experiment.boots, 'host boot')}.",
              *_takes(experiment, chosen, planned, model, jobs), "", "Host:", shlex.join(command)]
     for scheme in experiment.schemes:
         label = scheme.label or scheme.name

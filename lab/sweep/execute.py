@@ -20,6 +20,7 @@ from distributed import Client, Future, KilledWorker
 
 from lab.core.errors import LabError
 from lab.core.progress import Progress, Stage
+from lab.core.words import many
 from lab.sweep import worker
 from lab.sweep.artifacts import Artifact, send
 from lab.sweep.model import Unit
@@ -135,7 +136,7 @@ class Job:
             self._blamed[unit.key] += 1
             if isinstance(error, KilledWorker) and self._blamed[unit.key] <= self.retries:
                 return False  # maybe it was another one's fault on that worker
-            self.progress.say(f"a unit of {len(unit.runs)} runs failed: {_short(error)}")
+            self.progress.say(f"a unit of {many(len(unit.runs), 'run')} failed: {_short(error)}")
             self.fail(unit, _short(error))
             return True
         if future.status != "finished":  # cancelled, or lost with the scheduler

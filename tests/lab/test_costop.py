@@ -331,6 +331,7 @@ def test_how_it_is_told(fake: test_doctor.Fake) -> None:
     assert "\n              ran 20 %, waited 10 %; 20 % unknown\n" in text.replace("9.9", "10")
     assert "estimated from tracepoints" in text.replace("\n", " ")
     assert max(map(len, text.splitlines())) <= 60 and "events were lost" not in text
+    assert "\n1 event was lost" in doctor.text(replace(look, traced={7: replace(TRACED, lost=1)}))
     assert "5 events were lost" in doctor.text(replace(look, traced={7: replace(TRACED, lost=5)}))
     assert "one vCPU has no sibling" in doctor.text(replace(look, traced={}))
     assert json.loads(doctor.as_json(look))["vms"][0]["costop_traced"] == {

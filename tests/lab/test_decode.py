@@ -7,6 +7,7 @@ from typing import Literal
 import pytest
 
 from lab.core.decode import DecodeError, decode, suggest
+from lab.core.words import many
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,8 @@ def test_later_versions_may_add_keys() -> None:
 def test_suggest() -> None:
     assert suggest("tickt", ["ticket", "pmt"]) == ", did you mean 'ticket'?"
     assert suggest("zzz", ["ticket", "pmt"]) == ""
+
+
+def test_many() -> None:
+    assert [many(number, "CPU") for number in (0, 1, 2, 1024)] == [
+        "0 CPUs", "1 CPU", "2 CPUs", "1,024 CPUs"]

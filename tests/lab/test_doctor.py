@@ -288,7 +288,7 @@ def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
                      capsys: pytest.CaptureFixture[str]) -> None:
     assert run(fake, monkeypatch, "--once", "-s", "0.1") == 0
     out, err = capsys.readouterr()
-    assert out.startswith("1 VMs, 2 vCPUs on 2 CPUs: 1.0 each") and err == ""
+    assert out.startswith("1 VM, 2 vCPUs on 2 CPUs: 1.0 each") and err == ""
     assert run(fake, monkeypatch, "--once", "-s", "0.1", "--json") == 0
     assert json.loads(capsys.readouterr().out)["vcpus"] == 2
     log = tmp_path / "log.csv"

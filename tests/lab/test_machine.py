@@ -80,7 +80,7 @@ def test_dry_run_says_everything() -> None:
     what = Experiment("e", "", (Scheme("a", "", ("x=1",), {"window": "aple"}, label="a"),), (work,),
                       (1, 2), 2, 2, 3, 1)
     text = "\n".join(runner.dry_run(what, backend="tcg"))
-    assert "6 runs in 1 host boots" in text and "x=1" in text and "window=aple" in text
+    assert "6 runs in 1 host boot.\n" in text and "x=1" in text and "window=aple" in text
     assert text.count("b0-r2-w-v2-a") == 1 and "tied" not in text
     off = replace(what, schemes=(*what.schemes, Scheme("b", "", label="b", variant="off")))
     first, second = (line for line in runner.dry_run(off, backend="tcg") if " -append " in line

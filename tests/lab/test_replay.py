@@ -191,7 +191,7 @@ def test_trace_is_counted_by_vcpu(tmp_path: Path) -> None:
         "svm_vmexit cpu 1 ns 3500100 vmcb 0x1000 code 0x77 info 0x0 rip 0x2\n")
     assert qemu_trace.table(tmp_path) == [
         "vmcb 0x1000: 2.500 ms inside, on 2 CPUs; exits: PAUSE 2, interrupt 1",
-        "vmcb 0x2000: 0.000 ms inside, on 1 CPUs; exits: none"]
+        "vmcb 0x2000: 0.000 ms inside, on 1 CPU; exits: none"]
     assert [qemu_trace.name(code) for code in (0x4e, 0x10, 0x400, 0x99)] == [
         "exception 14", "control register", "page", "0x99"]
 

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -130,9 +130,11 @@ def test_what_others_have_put_in_its_place(fake: Fake, tmp_path: Path) -> None:
         written(0o644)
         os.truncate(file, watch.MOST + 1)
     precious.write_text(lies)
-    for put, counts in ((lambda: written(0o644), True), (lambda: written(0o666), False),
-                        (lambda: os.mkfifo(file), False), (larger, False),
-                        (lambda: file.symlink_to(precious), False)):
+    cases: list[tuple[Callable[[], None], bool]] = [
+        (lambda: written(0o644), True), (lambda: written(0o666), False),
+        (lambda: os.mkfifo(file), False), (larger, False),
+        (lambda: file.symlink_to(precious), False)]
+    for put, counts in cases:
         file.unlink()
         put()
         text = watch.export(fake.host, tmp_path, 2.0)
