@@ -204,3 +204,16 @@ def test_what_the_pages_say_of_the_units() -> None:
         assert not re.search(r"systemctl (reload|restart) pvsync", page.read_text()), page
     assert "systemctl reload-or-restart pvsync-host" in (
         paths.ROOT / "docs/install.md").read_text()
+
+
+def test_the_page_takes_all_back_before_the_tools_go() -> None:
+    """In the order in which it is typed: without the tools nothing can be taken back."""
+    page = (paths.ROOT / "docs/install.md").read_text()
+    parts = re.findall(r"(?m)Back:\n\n((?:    .*\n)+)", page)
+    assert len(parts) == 2
+    for part in parts:
+        gone = re.search(r"rm -r|apt purge", part)
+        assert gone and "pvsync reset --all; pvsync reset --host" in part[:gone.start()]
+    assert "systemctl disable --now" in parts[1].partition("pvsync reset")[0]
+    folder, first = page.index("mkdir -p /etc/pvsync"), page.index("`pvsync apply --host` sets")
+    assert folder < first, "no package has that folder"
