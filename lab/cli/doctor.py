@@ -2,6 +2,8 @@
 """`./pvsync doctor`: what is wrong on a KVM host, and what cures it."""
 
 import contextlib
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ from lab.core.errors import LabError, UsageError
 from lab.observe import vms
 from lab.operate import doctor as looking
 from lab.operate.settings import Host
+
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @click.command(short_help="What is wrong on a KVM host, why, and what cures it.")
@@ -65,14 +69,20 @@ def _to(file: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     try:
-        if file.exists() and not file.is_file():
-            raise LabError(f"{file} cannot be written (it is {files.kind(file.stat())}): give -L"
-                           " the name of a file")
-        out = file.open("a", encoding="utf-8")
+        if file.exists():  # to open a device may do something
+            _check(file, file.stat())
+        descriptor = os.open(file, APPEND, 0o666)
     except OSError as error:
         raise LabError(f"{file} cannot be written ({error.strerror})") from None
-    with out:
+    with os.fdopen(descriptor, "a", encoding="utf-8") as out:
+        _check(file, os.fstat(descriptor))
         yield out
+
+
+def _check(file: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise LabError(f"{file} cannot be written (it is {files.kind(status)}): give -L the name"
+                       " of a file")
 
 
 def _put(out: TextIO, text: str) -> None:

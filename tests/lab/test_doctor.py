@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.cli import doctor as cli_doctor
 from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import LabError
@@ -305,6 +306,20 @@ def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert run(fake, monkeypatch, "--once", "-s", "0.1", "-L", str(what)) == 1
         assert capsys.readouterr().err == (
             f"pvsync: {what} cannot be written ({said}): give -L the name of a file.\n")
+
+
+@pytest.mark.parametrize("reader", [False, True])
+def test_a_pipe_that_comes_late_is_not_waited_for(tmp_path: Path, reader: bool,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of others, after the look whether there is one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    other = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) if reader else -1
+    with pytest.raises(LabError, match="pipe cannot be written"), cli_doctor._to(pipe):
+        pass
+    if reader:
+        os.close(other)
 
 
 def test_ctrl_c_ends_it(fake: Fake) -> None:
