@@ -146,6 +146,8 @@ class _PlainStage:
     def _count(self) -> str:
         if not self._total:
             return ""
+        if self._done > self._total:
+            return f"{self._done}, more than the {self._total} expected"
         left = self._left()
         about = "" if left is None else f", about {duration(left)} left"
         return f"{self._done}/{self._total}{about}"

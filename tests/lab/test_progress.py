@@ -35,6 +35,14 @@ def test_plain_lines() -> None:
     ]
 
 
+def test_more_steps_than_expected_have_no_time_left() -> None:
+    out, clock = io.StringIO(), Clock()
+    with Plain(out, clock).stage("kernel", total=2) as stage:
+        clock.now = 6.0
+        stage.advance(3)
+    assert "kernel: 3, more than the 2 expected" in out.getvalue().splitlines()
+
+
 def test_plain_says_when_it_stopped() -> None:
     out = io.StringIO()
     with pytest.raises(ValueError, match="x"), Plain(out).stage("build"):
