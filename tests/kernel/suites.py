@@ -86,6 +86,20 @@ def differences(one: Sequence[Verdict], other: Sequence[Verdict]) -> list[str]:
             for a, b in zip(one, other, strict=True) if a.how != b.how]
 
 
+def differing(columns: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    """Programs that have not the same verdict in all columns."""
+    return [row[0].name for row in zip(*columns.values(), strict=True)
+            if len({one.how for one in row}) > 1]
+
+
+def replaced(columns: Mapping[str, Sequence[Verdict]],
+             again: Mapping[str, Sequence[Verdict]]) -> dict[str, list[Verdict]]:
+    """The columns with the verdicts of programs that ran again in place of the first ones."""
+    later = {(head, one.name): one for head, found in again.items() for one in found}
+    return {head: [later.get((head, one.name), one) for one in found]
+            for head, found in columns.items()}
+
+
 def table(columns: Mapping[str, Sequence[Verdict]]) -> str:
     """A row for each program, a column for each host, and how many of each verdict."""
     heads = list(columns)

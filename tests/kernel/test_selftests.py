@@ -21,12 +21,15 @@ from lab.run.parameters import parameter_file
 from tests.kernel import kut, suites
 from tests.kernel.suites import ABI, OFF, ON, SHORT, STATS, Verdict
 
-pytestmark = pytest.mark.virtual
-
 LIMIT_S = 120
 """As the suite's own file `settings` has it."""
 WHOLE_S = 20
 """Of a program of the whole suite, on the backend tcg: in virtual time some take an hour."""
+AGAIN_S = 60
+"""Of one that runs once more."""
+HOSTS: dict[str, dict[str, dict[str, str]]] = {
+    "stock": {"stock": {}}, "lab": {"off": OFF, "on": ON}}
+"""Kernel variants, and in each the columns of the table with their host parameters."""
 MEMORY = 3584
 """MiB of a host for all programs: max_guest_memory_test touches 2 GiB at once."""
 SLOWER = 4.0
@@ -57,6 +60,7 @@ def check_alike(one: Sequence[Verdict], other: Sequence[Verdict]) -> None:
     assert not left, "\n".join(left)
 
 
+@pytest.mark.virtual
 def test_short_set(tmp_path: Path) -> None:
     """Off and on, all pass; and a host that has lost something of the ABI is noticed."""
     with suite("test", tmp_path, SHORT) as (machine, programs):
@@ -73,19 +77,31 @@ def test_short_set(tmp_path: Path) -> None:
             control.write_file(parameter_file(name), "Y")
 
 
-@pytest.mark.soak
-def test_whole_suite(tmp_path: Path) -> None:
-    """Stock's verdicts, and pvsync's off and on; machines that are slow make no difference."""
+def whole(logs: Path, limit_s: float, chosen: Sequence[str] = ()) -> dict[str, list[Verdict]]:
+    """The columns of all programs, or of the chosen ones, each with a host of its own variant."""
     columns: dict[str, list[Verdict]] = {}
-    hosts: dict[str, dict[str, dict[str, str]]] = {
-        "stock": {"stock": {}}, "lab": {"off": OFF, "on": ON}}
-    for variant, settings in hosts.items():
-        logs = tmp_path / variant
-        with suite(variant, logs, memory=MEMORY, backend="tcg") as (machine, programs):
+    for variant, settings in HOSTS.items():
+        with suite(variant, logs / variant, memory=MEMORY, backend="tcg") as (machine, programs):
+            assert set(chosen) <= set(programs)
             for name, values in settings.items():
                 suites.switch(machine.control, values)
-                columns[name] = suites.run(machine.control, programs, WHOLE_S, name)
+                columns[name] = suites.run(machine.control, chosen or programs, limit_s, name)
+    return columns
+
+
+@pytest.mark.soak
+def test_whole_suite(tmp_path: Path) -> None:
+    """Stock's verdicts, and pvsync's off and on; machines that are slow make no difference.
+
+    In real time a busy machine makes programs late, and clocks wrong. So a program whose verdicts
+    differ runs once more in each host, with few others and more time, and these verdicts count.
+    """
+    columns = whole(tmp_path / "first", WHOLE_S)
     print(suites.table(columns))
+    if doubted := [name for name in suites.differing(columns) if name not in EXPLAINED]:
+        again = whole(tmp_path / "again", AGAIN_S, doubted)
+        print("once more:", suites.table(again), sep="\n")
+        columns = suites.replaced(columns, again)
     check_alike(columns["stock"], columns["off"])
     check_alike(columns["stock"], columns["on"])
     for name, how in (("stock", "skip"), ("off", "pass"), ("on", "pass")):
@@ -94,6 +110,7 @@ def test_whole_suite(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.virtual
 def test_kvm_unit_tests(tmp_path: Path) -> None:
     """Of the folder that KUT names: stock's verdicts, and pvsync's off and on."""
     if not (named := os.environ.get(kut.VARIABLE)):
@@ -102,7 +119,7 @@ def test_kvm_unit_tests(tmp_path: Path) -> None:
     listed = list(kut.entries((files[0] / kut.LIST).read_text()))
     columns: dict[str, list[Verdict]] = {}
     disk = host.pack(files, tmp_path)
-    for variant, settings in (("stock", {"stock": {}}), ("lab", {"off": OFF, "on": ON})):
+    for variant, settings in HOSTS.items():
         job = host.Job(("true",), variant=variant)
         spec = host.spec(job, host.ready(job, None, Silent()), [disk])
         with host.up(spec, kconfig.variant(variant).slowdown, tmp_path / variant) as machine:

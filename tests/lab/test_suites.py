@@ -96,6 +96,18 @@ def test_differences(one: Sequence[str], other: Sequence[str], names: list[str])
         suites.differences(verdicts("pass"), verdicts("pass", "pass"))
 
 
+def test_programs_that_run_once_more() -> None:
+    """Those that differ; a verdict of the second time counts, and a difference stays one."""
+    first = {"stock": verdicts("pass", "late", "pass"), "on": verdicts("pass", "pass", "fail")}
+    assert suites.differing(first) == ["p1", "p2"]
+    again = {"stock": [Verdict("p1", "pass", ""), Verdict("p2", "pass", "")],
+             "on": [Verdict("p1", "pass", ""), Verdict("p2", "fail", "")]}
+    found = suites.replaced(first, again)
+    assert [one.how for one in found["stock"]] == ["pass", "pass", "pass"]
+    assert [one.how for one in found["on"]] == ["pass", "pass", "fail"]
+    assert suites.differing(found) == ["p2"]
+
+
 def test_table() -> None:
     text = suites.table({"stock": verdicts("pass", "skip"), "on": verdicts("pass", "late")})
     assert "| `p1` | skip | late |" in text
