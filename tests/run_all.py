@@ -42,8 +42,9 @@ BOTH_CPUS = ("-n", "2", "--dist", "worksteal")
 FUZZ = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("tests/lab/test_fuzz*.py"))
 ISOLATION = "tests/vmx/test_isolation.py"
 """Its kernel is one more to build."""
-KERNEL = (sys.executable, "-m", "pytest", "-vv", "--durations=25", "tests/kernel", "-m")
-"""Some of the tests of the kernel, by their marks, with the seconds of those that take longest."""
+KERNEL = (sys.executable, "-m", "pytest", "-vv", "--durations=25", "tests/kernel", "--sample", "-m")
+"""Some of the tests of the kernel, by their marks, with the seconds of those that take longest;
+of those that are sampled this commit's share."""
 PROGRAMS = "tests/lab/test_workloads.py"
 """Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -61,6 +61,7 @@ def check_forms(result: Result) -> None:
     check_epochs(result)
 
 
+@pytest.mark.sampled
 def test_windows_and_choices(lab: Lab) -> None:
     check_forms(lab(str(HERE / "apples.toml"), "--schemes", ",".join(FEW), "--cmd", SPIN))
 

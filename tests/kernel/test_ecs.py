@@ -149,6 +149,7 @@ def host_of_each(result: Result, scheme: str) -> list[dict[str, int]]:
     return found
 
 
+@pytest.mark.sampled
 def test_every_form_of_ecs(lab: Lab) -> None:
     result = lab(str(HERE / "ecs.toml"), "--vms", "1", "--vcpus", "4", "--cmd", BUSY)
     assert result.status == 0, result.output
@@ -273,6 +274,7 @@ def test_claims_that_never_end(misused: Result) -> None:
     assert lied["extend_ns"] < 4_000_000 * lied["extend_granted"], lied
 
 
+@pytest.mark.sampled
 def test_heads_of_rwlock_queues_wait(lab: Lab) -> None:
     """They have the queue's spinlock, and are told and preempted as the waiters that they are.
 

@@ -3,6 +3,8 @@
 
 import re
 
+import pytest
+
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.hypercalls import (
     EINVAL,
@@ -62,6 +64,7 @@ def asked(output: str) -> int:
     return sum(map(int, found))
 
 
+@pytest.mark.sampled
 def test_every_form_of_help(lab: Lab) -> None:
     result = lab(str(HERE / "helping.toml"), "--cmd", PROBE)
     assert result.status == 0, result.output

@@ -82,6 +82,7 @@ def check_no_leak(result: Result, scheme: str, calls: int) -> None:
     assert grown < NOISE + LEAK * calls // 16, (grown, calls)
 
 
+@pytest.mark.sampled
 def test_random_hypercalls(lab: Lab) -> None:
     result = lab(str(HERE / "hostile.toml"), "--cmd", command(1, 2, seconds=8))
     check_well(result)

@@ -190,6 +190,7 @@ def stars(result: Result) -> set[tuple[str, int, bool]]:
             if cell["significant"]}
 
 
+@pytest.mark.sampled
 def test_scheme_against_itself_shows_no_star(lab: Lab) -> None:
     """By chance 0.9 % of the tables have one: it must not be there again in another."""
     found = stars(lab(str(HERE / "aa.toml")))

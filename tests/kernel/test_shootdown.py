@@ -113,6 +113,7 @@ def hypercalls(output: str) -> int:
     return sum(map(int, re.findall(r"^tlb_hypercalls (\d+)$", output, re.MULTILINE)))
 
 
+@pytest.mark.sampled
 def test_every_form_of_shootdown(lab: Lab) -> None:
     result = lab(str(HERE / "shootdown.toml"), "--vms", "1", "--vcpus", "4", "--cmd", CHANGES)
     assert result.status == 0, result.output
@@ -126,6 +127,7 @@ def test_every_form_of_shootdown(lab: Lab) -> None:
             assert (called > 100) == ("shoot4u" in BY[scheme]), f"{scheme}: {output}"
 
 
+@pytest.mark.sampled
 def test_hypercall_with_any_argument(lab: Lab) -> None:
     """Unknown vCPUs and absurd ranges get an error, called from all CPUs in a loop."""
     result = lab(

@@ -79,6 +79,7 @@ def experiment(name: str) -> str:
 # vCPUs off and on
 
 
+@pytest.mark.sampled
 def test_vcpus_off_and_on(lab: Lab) -> None:
     result = lab(experiment("hotplug"))
     assert result.status == 0, result.output
@@ -123,6 +124,7 @@ def check_tuned(result: Result, kinds: set[str]) -> None:
     result.check_log()
 
 
+@pytest.mark.sampled
 def test_parameters_change_every_100_ms(lab: Lab) -> None:
     check_tuned(lab(experiment("tuned")), {"parameters"})
 
@@ -141,6 +143,7 @@ def check_said(output: str) -> None:
         assert all(new - old > LOOK_S - TICK_S for old, new in pairwise(again)), f"{on}: {output}"
 
 
+@pytest.mark.sampled
 def test_offers_are_taken_back(lab: Lab) -> None:
     """Guests carry on, and each mechanism that was refused or is back says so."""
     result = lab(experiment("tuned"), "--disturb", "offers", "--cmd", BESIDE.format(seconds=8))
@@ -245,6 +248,7 @@ def check_killed(result: Result, kept: int = 0) -> None:
     result.check_log()
 
 
+@pytest.mark.sampled
 def test_guests_are_killed(lab: Lab) -> None:
     check_killed(lab(experiment("killed")))
 
@@ -274,6 +278,7 @@ def check_restored(result: Result, number: int) -> None:
         assert not any(line in output for line in OFF), output
 
 
+@pytest.mark.sampled
 def test_guests_are_restored(lab: Lab) -> None:
     """Records are shared again within 10 s; after the last restore there are at least 15."""
     command = BESIDE.format(seconds=22)

@@ -101,6 +101,7 @@ def test_wrong_values_change_nothing(common: Session, played_by: Backend) -> Non
         assert 0 < shared.console().count("does not have that value") <= most
 
 
+@pytest.mark.sampled
 def test_schemes_with_wrong_values(lab: Lab) -> None:
     """Each is refused, with the reason, and said in the host's log as often as it was tried."""
     result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(WRONG), "--vms", "1",
