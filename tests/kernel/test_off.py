@@ -54,9 +54,6 @@ SECTIONS = (*OBJECTS[:2], "lib/lockref.o", "kernel/locking/mutex.o", "kernel/loc
 qrwlock.o has none: it is where rwlocks are waited for, which is told in both forms.
 """
 
-NUMBERED = re.compile(r"\b(__UNIQUE_ID_\w*?)\d+(?!\w)")
-"""Symbols that the compiler numbers by how many were asked for before, in headers too."""
-
 
 def disassembly(path: Path) -> str:
     """Instructions and relocations, without the file's name."""
@@ -65,7 +62,6 @@ def disassembly(path: Path) -> str:
         capture_output=True, text=True, check=True,
     )
     text = re.sub(r"^.*file format.*$", "", done.stdout, flags=re.MULTILINE)
-    text = NUMBERED.sub(r"\1", text)
     assert text.count("\n") > 50, f"{path} has no code"
     return text
 

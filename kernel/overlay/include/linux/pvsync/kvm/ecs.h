@@ -10,11 +10,11 @@
 #include <linux/kvm_types.h>
 #include <linux/types.h>
 
-#include <linux/pvsync/abi.h>
-
 struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
+
+#include <linux/pvsync/abi.h>
 
 /**
  * struct pvsync_told - what a guest was last told of a vCPU

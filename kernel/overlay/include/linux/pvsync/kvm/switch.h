@@ -7,11 +7,11 @@
  * arch/x86/kvm/pvsync/switch.c.
  */
 
-#include <linux/pvsync/vcpus.h>
-
 struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
+
+#include <linux/pvsync/vcpus.h>
 
 void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu);
 void __pvsync_vcpu_put(struct kvm_vcpu *vcpu);

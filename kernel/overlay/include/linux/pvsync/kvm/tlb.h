@@ -7,12 +7,13 @@
  * to it. The mechanism is in arch/x86/kvm/pvsync/tlb.c.
  */
 
-#include <linux/atomic.h>
 #include <linux/types.h>
 
 struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
+
+#include <linux/atomic.h>
 
 /* Ranges that a vCPU keeps until it flushes; with more to do, it flushes all. */
 #define PVSYNC_TLB_RANGES	8

@@ -7,18 +7,19 @@
  * The mechanism is in window.c, window_svm.c and window_vmx.c of arch/x86/kvm/pvsync/.
  */
 
-#include <linux/atomic.h>
-#include <linux/cache.h>
-#include <linux/mutex.h>
 #include <linux/types.h>
-
-#include <linux/pvsync/aple.h>
-#include <linux/pvsync/pause.h>
-#include <linux/pvsync/vcpus.h>
 
 struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
+
+#include <linux/atomic.h>
+#include <linux/cache.h>
+#include <linux/mutex.h>
+
+#include <linux/pvsync/aple.h>
+#include <linux/pvsync/pause.h>
+#include <linux/pvsync/vcpus.h>
 
 /**
  * struct pvsync_spun - what the spins of a vCPU that reached its window have cost so far

@@ -10,11 +10,11 @@
 #include <linux/sched.h>
 #include <linux/types.h>
 
-#include <linux/pvsync/vcpus.h>
-
 struct kvm_vcpu;
 
 #ifdef CONFIG_PVSYNC_KVM
+
+#include <linux/pvsync/vcpus.h>
 
 int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task);
 void __pvsync_candidate(struct kvm_vcpu *me);
