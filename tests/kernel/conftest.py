@@ -264,18 +264,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Nothing is skipped silently: what --sample leaves out is named.
     """
     soak = config.getoption("--soak") is not None
-    sampled = [item.nodeid for item in items if item.get_closest_marker("sampled")]
-    left = (set(sampled) - chosen(sampled, provenance.git_commit().removesuffix("-dirty"))
-            if config.getoption("--sample") else set())
+    sampled = {item.nodeid for item in items if item.get_closest_marker("sampled")}
+    left: set[str] = set()
+    if config.getoption("--sample") and not soak:
+        left = sampled - chosen(sampled, provenance.git_commit().removesuffix("-dirty"))
 
     def runs(item: pytest.Item) -> bool:
-        if item.get_closest_marker("sampled"):
-            return soak or item.nodeid not in left
+        if item.nodeid in sampled:
+            return item.nodeid not in left
         return bool(item.get_closest_marker("soak")) == soak
 
     left_out = [item for item in items if not runs(item)]
     config.hook.pytest_deselected(items=left_out)
-    config.stash[LEFT] = sorted(left) if not soak else []
+    config.stash[LEFT] = sorted(left)
     kept = [item for item in items if item not in left_out]
     items[:] = sorted(kept, key=lambda item: "common" in getattr(item, "fixturenames", ()))
 

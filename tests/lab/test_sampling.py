@@ -4,8 +4,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from lab.core.paths import ROOT
 from tests import run_all
 from tests.sampling import chosen
@@ -30,7 +28,7 @@ def collected(*arguments: str) -> set[str]:
 
 
 def test_what_a_commit_leaves_out_is_run_elsewhere() -> None:
-    """By `make soak`, and by who asks for the tests without --sample."""
+    """By `make soak`, and by whoever asks for the tests without --sample."""
     usual = collected()
     sample = collected("--sample")
     left = usual - sample
@@ -43,7 +41,7 @@ def test_make_test_samples() -> None:
     assert "--sample" in stage.command
 
 
-def test_what_is_left_out_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_out_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-v", "--sample",
          "tests/kernel/test_torture.py"], cwd=ROOT, capture_output=True, text=True, check=True)
