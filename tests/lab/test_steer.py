@@ -78,13 +78,17 @@ class FakeHost:
         return got
 
     def pump(self) -> None:
-        """As QEMU does, take from the socket while the machine stands still."""
+        """As QEMU does, take from the socket while the machine stands still.
+
+        The socket is empty only when what was in it is the machine's.
+        """
         while not self.deaf:
             try:
                 self.theirs.settimeout(0.05)
-                if not (data := self.theirs.recv(4096)):
+                if not (data := self.theirs.recv(4096, socket.MSG_PEEK)):
                     return
                 self.buffer += data
+                self.theirs.recv(len(data))
             except TimeoutError:
                 continue
             except OSError:
