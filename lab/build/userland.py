@@ -54,9 +54,15 @@ def emulator_root(progress: Progress | None = None) -> Path:
     return _userland(EMULATOR, EMULATOR_PACKAGES, progress) / "root"
 
 
-def host_image(kernel: KernelImage, progress: Progress | None = None) -> Path:
-    """Read-only EROFS image that is the KVM host's root: the emulator's userland."""
-    return _image("host", EMULATOR, EMULATOR_PACKAGES, kernel, progress)
+def host_image(
+    kernel: KernelImage, progress: Progress | None = None, packages: Iterable[str] = ()
+) -> Path:
+    """Read-only EROFS image that is the KVM host's root: the emulator's userland.
+
+    `packages` are further ones of Debian 13; errors are those of `guest_image`.
+    """
+    wanted = check_packages((*EMULATOR_PACKAGES, *packages))
+    return _image("host", EMULATOR, wanted, kernel, progress)
 
 
 def guest_image(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lab.cli.options import BACKENDS, DIRECTORY, QUIET, tree_options
-from lab.cli.params import Setting
+from lab.cli.params import Names, Setting
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model
@@ -33,6 +33,8 @@ Exit status:
               help="A file or folder to have in the command's folder; repeatable.")
 @click.option("--disk", type=DIRECTORY,
               help="An image to be a read-only disk of the host; $PVSYNC_DISK names it there.")
+@click.option("--packages", type=Names(), default=(),
+              help="Debian 13's packages to have in the host.")
 @click.option("--variant", default="lab", show_default=True,
               help="The host's kernel, of kernel/configs/variants.toml.")
 @click.option("--config", "fragments", type=DIRECTORY, multiple=True,
@@ -50,8 +52,8 @@ Exit status:
 @QUIET
 def host(  # noqa: PLR0913, PLR0917 (options of a command)
     command: tuple[str, ...], settings: tuple[tuple[str, str], ...], bring: tuple[Path, ...],
-    disk: Path | None, variant: str, fragments: tuple[Path, ...], pcpus: int, memory: int,
-    limit_s: float, backend: str, machine: str, tree: Path | None,
+    disk: Path | None, packages: tuple[str, ...], variant: str, fragments: tuple[Path, ...],
+    pcpus: int, memory: int, limit_s: float, backend: str, machine: str, tree: Path | None,
 ) -> None:
     """Run COMMAND in the KVM host, with its output as it comes, and end with its exit status.
 
@@ -61,7 +63,7 @@ def host(  # noqa: PLR0913, PLR0917 (options of a command)
     from lab.run import host as jobs
 
     job = jobs.Job(command, dict(settings), bring, disk, variant, fragments, backend, machine,
-                   pcpus, memory, limit_s)
+                   pcpus, memory, limit_s, packages=packages)
     jobs.check(job)
 
     def show(piece: bytes) -> None:

@@ -73,6 +73,8 @@ class Job:
     limit_s: float = LIMIT_S
     args: tuple[str, ...] = ()
     """More boot arguments."""
+    packages: tuple[str, ...] = ()
+    """Debian packages that only this host has."""
 
 
 def check(job: Job) -> None:
@@ -92,6 +94,7 @@ def check(job: Job) -> None:
         if name.startswith("vm."):
             raise UsageError(f"--set {name} is a VM's own parameter, and the host has no VM yet")
     kconfig.variant(job.variant)
+    userland.check_packages(job.packages)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ def ready(job: Job, tree: Path | None, progress: Progress) -> Files:
     """Build what the cache lacks."""
     machine = emulator.prepare(progress)
     image = kernel.build(job.variant, job.fragments, tree=tree, progress=progress)
-    return Files(tuple(machine.command()), image.bzimage, userland.host_image(image, progress))
+    root = userland.host_image(image, progress, job.packages)
+    return Files(tuple(machine.command()), image.bzimage, root)
 
 
 def spec(job: Job, files: Files, disks: Sequence[Path]) -> HostSpec:

@@ -135,6 +135,7 @@ def test_a_host_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     (Job(("x",), bring=(Path("/bin/sh"), Path("/usr/bin/sh"))), "are called"),
     (Job(("x",), parameters={"vm.mark": "exit"}), "has no VM"),
     (Job(("x",), variant="nope"), "nope"),
+    (Job(("x",), packages=("no such",)), "cannot be a Debian package"),
 ])
 def test_wrong_usage(job: Job, said: str) -> None:
     with pytest.raises(UsageError, match=said):
@@ -199,11 +200,12 @@ def test_exit_status(call: Call, monkeypatch: pytest.MonkeyPatch, outcome: int |
         return outcome
 
     monkeypatch.setattr(host, "run", fake)
-    assert call("--set", "mark=exit", "--set", "kvm.x=a=b", "--backend", "tcg", "--", "ls",
-                "--all", "-l") == status
+    assert call("--set", "mark=exit", "--set", "kvm.x=a=b", "--backend", "tcg", "--packages",
+                "perf,trace", "--", "ls", "--all", "-l") == status
     (job,) = asked
     assert job.command == ("ls", "--all", "-l")
     assert job.parameters == {"mark": "exit", "kvm.x": "a=b"}
+    assert job.packages == ("perf", "trace")
     out, err = capfd.readouterr()
     assert out == "shown\n" and said in err
 

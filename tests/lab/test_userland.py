@@ -144,6 +144,17 @@ def test_host_image_prefers_backports_and_uses_the_named_mirror(
     assert "deb.debian.org" not in call
 
 
+def test_a_host_with_more_packages_is_an_image_of_its_own(
+    fake: FakeDebian, image: kernel.KernelImage, target: Path
+) -> None:
+    usual = userland.host_image(image)
+    assert userland.host_image(image, packages=["bpftrace"]) != usual
+    assert "--include=bpftrace,kmod,python3,qemu-system-x86" in fake.calls()[-1]
+    assert userland.host_image(image, packages=["kmod"]) == usual
+    with pytest.raises(UsageError, match="cannot be a Debian package"):
+        userland.host_image(image, packages=["a b"])
+
+
 def test_second_time_makes_nothing(
     fake: FakeDebian, image: kernel.KernelImage, target: Path
 ) -> None:
