@@ -194,7 +194,7 @@ static long share(u64 form)
 	return pvsync_ecs_share(&vcpu, RECORD | form, COUNT, TASK, DIRECT | NESTING);
 }
 
-static enum pvsync_counter where(u32 count, u64 words, s32 nesting)
+static enum pvsync_vcpu_counter where(u32 count, u64 words, s32 nesting)
 {
 	*preempt_count() = count;
 	record()->non_preemptable = words;

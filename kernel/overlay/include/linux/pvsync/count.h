@@ -6,15 +6,27 @@
 
 #include <linux/types.h>
 
-enum pvsync_counter {
 #define PVSYNC_COUNTER(name, about)	PVSYNC_##name,
+
+enum pvsync_counter {
+#define PVSYNC_COUNTERS_OF_OTHERS
 #include <linux/pvsync/counters.h>
-#undef PVSYNC_COUNTER
+#undef PVSYNC_COUNTERS_OF_OTHERS
+	PVSYNC_NR_OF_OTHERS
+};
+
+/* Counters that the host has for each vCPU. Their numbers follow those of the others. */
+enum pvsync_vcpu_counter {
+	PVSYNC_BEFORE_VCPUS = PVSYNC_NR_OF_OTHERS - 1,
+#define PVSYNC_COUNTERS_OF_VCPUS
+#include <linux/pvsync/counters.h>
+#undef PVSYNC_COUNTERS_OF_VCPUS
 	PVSYNC_NR_COUNTERS
 };
 
-/* Those that the host has for each vCPU. */
-#define PVSYNC_FIRST_OF_VCPUS	PVSYNC_spin_events
+#undef PVSYNC_COUNTER
+
+#define PVSYNC_FIRST_OF_VCPUS	((int)PVSYNC_NR_OF_OTHERS)
 #define PVSYNC_NR_OF_VCPUS	(PVSYNC_NR_COUNTERS - PVSYNC_FIRST_OF_VCPUS)
 
 void __pvsync_add(enum pvsync_counter counter, u64 amount);

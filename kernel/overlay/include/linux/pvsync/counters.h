@@ -7,7 +7,8 @@
  *
  * PVSYNC_COUNTER_NS() and PVSYNC_COUNTER_CYCLES() are counters of time and of processor
  * cycles, for files that define these, too. With PVSYNC_COUNTERS_OF_VCPUS only those
- * counters are there that the host has for each vCPU.
+ * counters are there that the host has for each vCPU, with PVSYNC_COUNTERS_OF_OTHERS only
+ * the others.
  */
 #ifndef PVSYNC_COUNTER_NS
 #define PVSYNC_COUNTER_NS(name, about)		PVSYNC_COUNTER(name, about)
@@ -45,6 +46,7 @@ PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead
 #endif
 
 /* Of the host's vCPUs, the last ones of the list. */
+#ifndef PVSYNC_COUNTERS_OF_OTHERS
 PVSYNC_COUNTER(spin_events, "signs that a vCPU spins for too long")
 PVSYNC_COUNTER(spin_throttled, "such signs that came too soon after the last one and were left")
 PVSYNC_COUNTER(spin_candidates, "vCPUs looked at for a yield")
@@ -103,6 +105,7 @@ PVSYNC_COUNTER(pick_lock, "vCPUs chosen as lock waiters")
 PVSYNC_COUNTER(pick_yielded, "vCPUs chosen that had been chosen before they were preempted")
 PVSYNC_COUNTER(pick_section, "vCPUs chosen as their guest said that they were in a critical section")
 PVSYNC_COUNTER(pick_none, "choices without a vCPU that waited for a CPU")
+#endif
 
 #undef PVSYNC_COUNTER_NS
 #undef PVSYNC_COUNTER_CYCLES

@@ -140,7 +140,7 @@ static u64 ecs_count_of(u64 word, u64 unit)
 }
 
 /* The lock, of several, that pvsync ascribes a preemption to; preempt_kernel if none. */
-static enum pvsync_counter ecs_lock_held(const struct claim *claim)
+static enum pvsync_vcpu_counter ecs_lock_held(const struct claim *claim)
 {
 	if (ecs_count_of(claim->non_preemptable, PVSYNC_ECS_LOCK))
 		return PVSYNC_preempt_lock;
@@ -158,9 +158,9 @@ static enum pvsync_counter ecs_lock_held(const struct claim *claim)
  * that waits goes on no sooner with a longer turn, whatever it has locked. The vCPU that
  * it waits for may need this CPU.
  */
-static enum pvsync_counter ecs_counted_section(struct kvm_vcpu *vcpu)
+static enum pvsync_vcpu_counter ecs_counted_section(struct kvm_vcpu *vcpu)
 {
-	enum pvsync_counter held;
+	enum pvsync_vcpu_counter held;
 	struct claim claim;
 
 	if (!ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
@@ -211,7 +211,7 @@ static bool ecs_reads_rcu(struct kvm_vcpu *vcpu)
  * has told. A vCPU that waits says so in the record, as it has nothing better to do. Each
  * wait counts once in the preempt count. pvsync takes a count above that for a lock.
  */
-static enum pvsync_counter ecs_found_section(struct kvm_vcpu *vcpu)
+static enum pvsync_vcpu_counter ecs_found_section(struct kvm_vcpu *vcpu)
 {
 	const struct pvsync_ecs_layout *layout = &vcpu->arch.pvsync.ecs.layout;
 	struct claim claim;
@@ -268,10 +268,10 @@ bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu)
  * Return: the counter of its preemption there, from PVSYNC_preempt_irq to
  * PVSYNC_preempt_unknown.
  */
-enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
+enum pvsync_vcpu_counter pvsync_ecs_where(struct kvm_vcpu *vcpu)
 {
 	bool interrupt = pvsync_ecs_has_interrupt(vcpu);
-	enum pvsync_counter section;
+	enum pvsync_vcpu_counter section;
 
 	if (is_guest_mode(vcpu))
 		return PVSYNC_preempt_user;

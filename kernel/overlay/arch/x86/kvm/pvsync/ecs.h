@@ -15,8 +15,8 @@
 
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3);
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu);
-enum pvsync_counter pvsync_ecs_where(struct kvm_vcpu *vcpu);
-enum pvsync_counter pvsync_where(struct kvm_vcpu *vcpu);
+enum pvsync_vcpu_counter pvsync_ecs_where(struct kvm_vcpu *vcpu);
+enum pvsync_vcpu_counter pvsync_where(struct kvm_vcpu *vcpu);
 void pvsync_ecs_load(struct kvm_vcpu *vcpu);
 void pvsync_ecs_tell(struct kvm_vcpu *vcpu, bool preempted, bool overcommitted);
 void pvsync_ecs_tell_loan(struct kvm_vcpu *vcpu, bool borrowed);
@@ -45,13 +45,13 @@ static inline u32 pvsync_extend_cap_of(struct kvm *kvm)
 }
 
 /* Whether a vCPU that is preempted there, by pvsync_ecs_where(), holds others up. */
-static inline bool pvsync_holds(enum pvsync_counter where)
+static inline bool pvsync_holds(enum pvsync_vcpu_counter where)
 {
 	return where <= PVSYNC_preempt_stuck;
 }
 
 /* Whether that vCPU, if it ran on, could end this by itself. */
-static inline bool pvsync_in_section(enum pvsync_counter where)
+static inline bool pvsync_in_section(enum pvsync_vcpu_counter where)
 {
 	return where <= PVSYNC_preempt_mutex;
 }

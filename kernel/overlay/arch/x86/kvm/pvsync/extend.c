@@ -79,7 +79,7 @@ static void loan_ask_for_switch(void)
  *
  * Return: as pvsync_ecs_where().
  */
-enum pvsync_counter pvsync_where(struct kvm_vcpu *vcpu)
+enum pvsync_vcpu_counter pvsync_where(struct kvm_vcpu *vcpu)
 {
 	if (!vcpu->arch.pvsync.loan.returned)
 		return pvsync_ecs_where(vcpu);

@@ -19,7 +19,7 @@
 #include "ecs.h"
 #include "spin.h"
 
-static const enum pvsync_counter pick_counters[] = {
+static const enum pvsync_vcpu_counter pick_counters[] = {
 	[PVSYNC_NO_LIST]	= PVSYNC_pick_none,
 	[PVSYNC_RESOURCE]	= PVSYNC_pick_resource,
 	[PVSYNC_LOCK]		= PVSYNC_pick_lock,
@@ -116,7 +116,7 @@ static bool hvs_is_halted(struct kvm_vcpu *vcpu)
  * waits as much as a vCPU that a pause filter reports.
  */
 static enum pvsync_list_of hvs_list_for(struct kvm_vcpu *vcpu,
-					enum pvsync_counter where, int policy)
+					enum pvsync_vcpu_counter where, int policy)
 {
 	/* A spinner whose time slice ended before its window; its guest says that it waits. */
 	bool waiter = where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck;
@@ -132,7 +132,7 @@ static enum pvsync_list_of hvs_list_for(struct kvm_vcpu *vcpu,
  *
  * Context: thread of @vcpu, in a switch, its run queue locked.
  */
-void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_counter where)
+void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_vcpu_counter where)
 {
 	int policy = pvsync_candidate_of(vcpu->kvm);
 

@@ -29,7 +29,7 @@ static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_ECS]		= pvsync_hvs_pick,
 };
 
-static const enum pvsync_counter sign_counters[] = {
+static const enum pvsync_vcpu_counter sign_counters[] = {
 	[PVSYNC_SIGN_HELP]	= PVSYNC_spin_help,
 	[PVSYNC_SIGN_FILTER]	= PVSYNC_spin_filter,
 	[PVSYNC_SIGN_SOFT]	= PVSYNC_spin_soft,

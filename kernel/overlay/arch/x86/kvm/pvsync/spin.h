@@ -67,7 +67,7 @@ void pvsync_spin_goes_on(struct kvm_vcpu *vcpu);
 void pvsync_spin_waits(struct kvm_vcpu *vcpu);
 
 void pvsync_hvs_load(struct kvm_vcpu *vcpu);
-void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_counter where);
+void pvsync_hvs_put(struct kvm_vcpu *vcpu, enum pvsync_vcpu_counter where);
 
 u32 pvsync_window(struct kvm_vcpu *vcpu, u32 stock);
 u32 pvsync_window_pauses(struct kvm_vcpu *vcpu, u32 stock);

@@ -42,7 +42,7 @@ void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 void __pvsync_vcpu_put(struct kvm_vcpu *vcpu)
 {
 	bool yields = vcpu->arch.pvsync.yielding;
-	enum pvsync_counter where;
+	enum pvsync_vcpu_counter where;
 	bool marked;
 
 	if (vcpu->scheduled_out)

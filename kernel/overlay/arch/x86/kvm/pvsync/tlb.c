@@ -381,7 +381,7 @@ static bool tlb_is_past(struct kvm_vcpu *target, u64 asked)
 }
 
 /* What the target does now; it may do something else when this returns. */
-static enum pvsync_counter tlb_state_of(struct kvm_vcpu *target)
+static enum pvsync_vcpu_counter tlb_state_of(struct kvm_vcpu *target)
 {
 	if (READ_ONCE(target->mode) != OUTSIDE_GUEST_MODE)
 		return PVSYNC_tlb_running;
