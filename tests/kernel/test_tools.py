@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Debian's own tools on a pvsync host: what libvirt says of its guests.
+
+tools_host.sh starts guests there by libvirt. They share two CPUs.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lab.core.model import Backend
+from lab.core.progress import Silent
+from lab.observe.counters import descriptions, pairs
+from lab.run import host
+from lab.run.host import Job
+
+pytestmark = pytest.mark.soak
+
+PACKAGES = "libvirt-clients", "libvirt-daemon-system"
+HERE = Path(__file__).parent
+MEMORY = 3072
+"""MiB of the host, whose guests have 256."""
+POLICY = {"candidate": "hvs", "yield": "strong", "mark": "exit"}
+LIMIT_S = 1500.0
+"""A script took 4 minutes beside much other work."""
+START = """set -e
+. ./tools_host.sh
+start_libvirt
+start_guest web 4 "pvsync.ecs=count pvsync.lock=ticket pvsync.help=auto" kernel-loop -m mmap -S 3600
+"""
+STATISTICS = START + """
+virsh --version=long | head -1; qemu-system-x86_64 --version | head -1
+sleep 10
+virsh suspend web
+virsh domstats --vcpu web
+cd /sys/kernel/debug/kvm/*-*/
+sed 's/^/sum /' pvsync/counters
+grep . pvsync_* | sed 's/^/file /; s/:/ /'
+"""
+OF_VCPU = re.compile(r"^ *vcpu\.(\d+)\.pvsync_(\w+)\.sum=(\d+)\r?$", re.MULTILINE)
+"""How libvirt shows a vCPU's own."""
+
+
+def said_by(script: str, played_by: Backend, parameters: dict[str, str]) -> str:
+    """What the script prints in a host that has PACKAGES."""
+    job = Job(("bash", "-c", script), parameters, (HERE / "tools_host.sh",), variant="test",
+              backend=played_by, memory=MEMORY, limit_s=LIMIT_S, packages=PACKAGES)
+    pieces: list[bytes] = []
+    status = host.run(job, host.ready(job, None, Silent()), pieces.append)
+    output = b"".join(pieces).decode(errors="replace")
+    print(output)
+    assert status == 0, output
+    return output
+
+
+def lines(word: str, output: str) -> dict[str, int]:
+    """Of lines "word name number"."""
+    return pairs(re.findall(rf"^{word} (\w+ \d+)\r?$", output, re.MULTILINE))
+
+
+def test_libvirt_shows_each_vcpus_counters(played_by: Backend) -> None:
+    """All of them, and of a VM that is suspended the same as both forms of debugfs."""
+    output = said_by(STATISTICS, played_by, POLICY)
+    shown = [(int(vcpu), name, int(value)) for vcpu, name, value in OF_VCPU.findall(output)]
+    sums, files = lines("sum", output), lines("file", output)
+    total: Counter[str] = Counter()
+    for _vcpu, name, value in shown:
+        total[name] += value
+    assert {vcpu for vcpu, _, _ in shown} == {0, 1, 2, 3} and len(shown) == 4 * len(sums)
+    assert dict(total) == sums == {name.removeprefix("pvsync_"): value
+                                   for name, value in files.items()}
+    assert list(sums) == list(descriptions())[-len(sums):]
+    for name in ("spin_events", "preempt_lock", "preempt_user", "preempt_stuck", "yield_attempted"):
+        assert sums[name] > 0, name
+    assert len({value for _, name, value in shown if name == "preempt_user"}) > 1, shown
