@@ -17,8 +17,8 @@ def publish(directory: Path | None, name: str | None) -> None:
     """Keep the cells of DIR as docs/results/data/NAME.json, and show them.
 
     NAME.svg and what stands between `<!-- data: NAME -->` and `<!-- end -->` in pages there are
-    made from it; without such a page, NAME.md begins one. DIR may also be of `reproduce` or of
-    `sensitivity`. Without DIR all is made again from the data that there are.
+    made from it; without such a page, NAME.md begins one. DIR may also be of `reproduce`, of
+    `sensitivity` or of `sweep`. Without DIR all is made again from the data that there are.
     """
     from lab.report import published
 

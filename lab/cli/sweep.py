@@ -35,7 +35,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     The same command goes on with what is left.
     """
     from lab.run import runner
-    from lab.sweep import campaign, grid, page, search
+    from lab.sweep import campaign, grid, keep, page, search
     from lab.sweep.cluster import connect
     from lab.sweep.model import Build
     from lab.sweep.store import Store
@@ -54,7 +54,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
             click.echo(f"  {one.label}")
         return
     if report:
-        click.echo(page.make(plan, directory))
+        click.echo(page.make(plan, directory, file))
         return
     directory.mkdir(parents=True, exist_ok=True)
     with runner.alone(directory), shown() as progress:
@@ -66,6 +66,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
             rows = made.make(grid.runs(plan, prepared.build))
             if plan.search:
                 rows += search.run(made, directory)
+        keep.write(keep.of(plan, directory, file), directory)
     click.echo(f"{many(len(rows), 'run')}, {store.core_hours():.2f} core-hours in {directory};"
                f" the page: ./pvsync sweep {file} --out {directory} --report")
     if not all(row.valid for row in rows):

@@ -162,15 +162,16 @@ def draws(n: int) -> NDArray[np.intp]:
 
 
 def interval(estimate: float, drawn: NDArray[np.float64], n: int, alike: float = 0,
-             size: float = 1) -> tuple[float, float] | None:
+             size: float = 1, among: int = 1) -> tuple[float, float] | None:
     """Around an estimate from n runs, by what draws of them gave for it.
 
-    `alike` and `size` are those of `careful`. None with fewer than FEWEST runs.
+    `alike` and `size` are those of `careful`. `among` intervals hold together, each by itself is
+    wider for that (Bonferroni). None with fewer than FEWEST runs.
     """
     if n < FEWEST:
         return None
     error = float(drawn.std()) * math.sqrt(n / (n - 1) * (1 + (size - 1) * alike))
-    half = error * float(student.isf((1 - CONFIDENCE) / 2, n - 1))
+    half = error * float(student.isf((1 - CONFIDENCE) / among / 2, n - 1))
     return estimate - half, estimate + half
 
 

@@ -46,6 +46,8 @@ def _lean(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _lean(own) for field in fields(value)
                 if (own := getattr(value, field.name)) != _default(field)}
+    if isinstance(value, dict):
+        return {key: _lean(one) for key, one in value.items()}
     return [_lean(one) for one in value] if isinstance(value, tuple | list) else value
 
 

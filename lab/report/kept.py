@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is kept in docs/results/data of papers that were reproduced, and of sensitivities.
+"""What is kept in docs/results/data of papers that were reproduced, sensitivities and sweeps.
 
 `data/papers/NAME.json` gives `<!-- paper: NAME -->`, `data/sensitivity/NAME.json` gives
-`<!-- sensitivity: NAME -->`; `<!-- papers -->` is a row for each paper.
+`<!-- sensitivity: NAME -->`, `data/sweeps/NAME.json` gives `<!-- sweep: NAME -->` and a picture;
+`<!-- papers -->` is a row for each paper.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from lab.core.errors import UsageError
 from lab.plan import papers
-from lab.report import jsonlines, paper_page, sensitivity
+from lab.report import jsonlines, paper_page, sensitivity, swept, swept_page
 
 PLACES = ("--out", "--resume", "--jobs")
 """Options of a command that change no figure, and name places of one machine."""
@@ -31,6 +32,8 @@ class Kind:
     """Of that file: what is to be kept, a title for a page, and the commits that made it."""
     shown: Callable[[Path], str]
     """Of what is kept: the block."""
+    picture: Callable[[Path], str] | None = None
+    """The same: the picture as SVG, if it has one."""
 
     def place(self, data: Path, name: str) -> Path:
         """The file that holds this name."""
@@ -71,11 +74,26 @@ def _sensitivity(file: Path) -> tuple[str, str, tuple[str, ...]]:
             found.title, (found.commit,))
 
 
+def _sweep(file: Path) -> tuple[str, str, tuple[str, ...]]:
+    found = swept.current(file)
+    return (jsonlines.as_json(replace(found, command=command(found.command))),
+            f"Sweep {found.sweep.name}: {found.sweep.about}", found.facts.commits)
+
+
+def _sweep_picture(file: Path) -> str:
+    from lab.report import swept_pictures  # loads matplotlib
+
+    found = swept.read(file)
+    return swept_pictures.overview(f"sweep-{file.stem}", found, swept_page.chosen(found)).svg
+
+
 KINDS = {
     "paper": Kind("papers", paper_page.FILE, _paper,
                   lambda file: paper_page.body(paper_page.read(file))),
     "sensitivity": Kind("sensitivity", sensitivity.FILE, _sensitivity,
                         lambda file: sensitivity.as_markdown(sensitivity.read(file))),
+    "sweep": Kind("sweeps", swept.FILE, _sweep, lambda file: swept_page.block(
+        f"sweep-{file.stem}", swept.read(file)), _sweep_picture),
 }
 
 

@@ -16,6 +16,8 @@ from lab.core.model import Manifest, Scheme
 
 UNREAD = "placebo."
 """How boot arguments begin that no code reads."""
+NONE = ("No placebo beside it: how large a difference this lab shows where there is none is not"
+        " known here.")
 Group = tuple[str, int]
 """Workload and number of VMs."""
 
@@ -32,8 +34,12 @@ def settings(scheme: Scheme) -> tuple[object, ...]:
 def labels(manifest: Manifest) -> tuple[str, ...]:
     """Of the schemes that are placebos, in order."""
     (base,) = (one for one in manifest.schemes if one.label == manifest.baseline)
-    return tuple(one.label for one in manifest.schemes
-                 if one is not base and settings(one) == settings(base))
+    return alike(base, {one.label: one for one in manifest.schemes if one is not base})
+
+
+def alike(base: Scheme, others: Mapping[str, Scheme]) -> tuple[str, ...]:
+    """Labels of the other schemes that change nothing of it, in order."""
+    return tuple(label for label, one in others.items() if settings(one) == settings(base))
 
 
 def spreads(cells: Iterable[Cell], placebos: Sequence[str]) -> dict[Group, float]:
@@ -69,8 +75,7 @@ def notes(manifest: Manifest, cells: Sequence[Cell]) -> list[str]:
     placebos = labels(manifest)
     far = spreads(cells, placebos)
     if not far:
-        return ["No placebo beside it: how large a difference this lab shows where there is none is"
-                " not known here."]
+        return [NONE]
     parts = []
     for workload in dict.fromkeys(name for name, _vms in far):
         own = [(vms, value) for (name, vms), value in far.items() if name == workload]

@@ -4,7 +4,7 @@
 docs/results/data/NAME.json holds what is left of a result directory's summary. From it alone
 come docs/results/NAME.svg and, in any page there, what stands between `<!-- data: NAME -->`
 and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts of all data.
-What was found of papers and of machine models has blocks of its own, see `kept`.
+What was found of papers and of machine models, and sweeps, have blocks of their own, see `kept`.
 """
 
 import re
@@ -18,6 +18,7 @@ from lab.core.cells import Cell, Observed
 from lab.core.errors import UsageError
 from lab.core.model import Manifest
 from lab.machine import provenance
+from lab.plan.sweeps import PARTS
 from lab.report import (
     footer,
     grids,
@@ -26,6 +27,7 @@ from lab.report import (
     markdown,
     opening,
     placebo,
+    swept,
     table,
 )
 from lab.report.summary import Results, Summary, load, summarize
@@ -34,7 +36,7 @@ from lab.run import records
 
 FOLDER = paths.ROOT / "docs" / "results"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-BLOCK = re.compile(r"(?P<head>^<!-- (?P<kind>data|paper|sensitivity|verdicts|papers)(?:: "
+BLOCK = re.compile(r"(?P<head>^<!-- (?P<kind>data|paper|sensitivity|sweep|verdicts|papers)(?:: "
                    r"(?P<name>\S+))? -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
                    re.MULTILINE | re.DOTALL)
 LICENSE = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
@@ -124,6 +126,19 @@ def picture(name: str, published: Published) -> str:
     return LICENSE + pictures.overview(name, published.summary()).svg
 
 
+def pictures(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[Path, str]]:
+    """Each picture by the data, and where it is to be."""
+    data = data or reader(folder)
+    for name in names(folder):
+        yield folder / f"{name}.svg", picture(name, data(name))
+    for kind, one in kept.KINDS.items():
+        if one.picture is None:
+            continue
+        for name in one.names(folder / "data"):
+            yield folder / f"{kind}-{name}.svg", LICENSE + one.picture(
+                one.place(folder / "data", name))
+
+
 def pages(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[Path, str, str]]:
     """Each page with blocks: its text, and what it has to be by the data."""
     data = data or reader(folder)
@@ -204,6 +219,9 @@ def _kept(directory: Path, name: str,
         if (directory / one.file).is_file():
             text, title, commits = one.kept(directory / one.file)
             return kind, one.place(folder / "data", name), text, title, commits
+    if (directory / PARTS).is_dir():
+        raise UsageError(f"{directory} has rows of a sweep and no {swept.FILE}:"
+                         f" {swept.remake(directory)}")
     summary = summarize(load(directory))
     m = summary.results.manifest
     return ("data", folder / "data" / f"{name}.json", jsonlines.as_json(trimmed(summary)),
@@ -213,7 +231,7 @@ def _kept(directory: Path, name: str,
 def render(folder: Path = FOLDER) -> list[Path]:
     """Make pictures and blocks of all data again; those that have changed."""
     data = reader(folder)
-    made = {folder / f"{name}.svg": picture(name, data(name)) for name in names(folder)}
+    made = dict(pictures(folder, data))
     made |= {page: wanted for page, _, wanted in pages(folder, data)}
     changed = [file for file, text in made.items()
                if not file.exists() or file.read_text() != text]

@@ -10,62 +10,31 @@ which are what differs by chance; of fewer than three there is none.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lab.core import stats
-from lab.sweep.model import Sweep
+from lab.plan.sweeps import Sweep
+from lab.report.swept import NEAR, Cell, Interval, Marginal, Ranked, Valued
 from lab.sweep.search import Pair, ratios, worth
 from lab.sweep.store import Row
 
-NEAR = 0.03
-"""A setting so close to the best is as good as it, for how flat the optimum is."""
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Rows of the kernel, images and emulator that the last of them had: no others are mixed in.
+
+    Of a run that was made again under another key, it is the last. Nothing of nothing.
+    """
+    ordered = sorted(rows, key=lambda row: row.made)
+    found = {identity(row): row for row in ordered
+             if (row.kernel, row.images, row.emulator) ==
+             (ordered[-1].kernel, ordered[-1].images, ordered[-1].emulator)}
+    return list(found.values())
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """A setting and what it is worth."""
-
-    setting: str
-    names: tuple[str, ...]
-    values: tuple[str, ...]
-    worth: float
-    interval: tuple[float, float] | None
-    runs: int
-    """Pairs that it rests on."""
-    missing: int
-    """Runs without a figure, its own or the baseline's."""
-    by_workload: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Marginal:
-    """A parameter's value over all settings that have it, on one workload."""
-
-    name: str
-    value: str
-    workload: str
-    ratios: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A setting's own figures, in their unit."""
-
-    workload: str
-    machine: str
-    vcpus: int
-    pcpus: int
-    vms: int
-    setting: str
-    unit: str
-    median: float
-    spread: float | None
-    """Half the inter-quartile range over the median."""
-    runs: int
-    best: float
-    worst: float
+def identity(row: Row) -> tuple[object, ...]:
+    """What a run is in its sweep, by names."""
+    return (row.setting, row.workload, row.vms, row.vcpus, row.pcpus, row.machine, row.seed)
 
 
 def of_sweep(sweep: Sweep, rows: Iterable[Row]) -> list[Row]:
@@ -87,68 +56,115 @@ def ranking(rows: Sequence[Row], baseline: str) -> list[Ranked]:
     """All settings, the best first; those of which nothing can be said come last."""
     of = by_setting(rows)
     base = of.get(baseline, [])
+    among = max(1, len(of) - 1)
     ranked = []
     for label, own in of.items():
         pairs = ratios(own, base)
         loads = sorted({pair[0] for pair in pairs})
         ranked.append(Ranked(
-            label, own[0].names, own[0].values, worth(pairs.values()), interval(pairs), len(pairs),
-            len(own) - len(pairs),
+            label, own[0].names, own[0].values, worth(pairs.values()), interval(pairs),
+            interval(pairs, among), len(pairs), len(own) - len(pairs),
             {load: worth(value for pair, value in pairs.items() if pair[0] == load)
              for load in loads}))
     return sorted(ranked, key=lambda one: one.worth)
 
 
-def interval(pairs: Mapping[Pair, float]) -> tuple[float, float] | None:
-    """Where the worth lies, by drawing seeds; None of fewer than `stats.FEWEST`."""
+def interval(pairs: Mapping[Pair, float], among: int = 1) -> Interval:
+    """Where the worth lies, by drawing seeds; None of fewer than `stats.FEWEST`.
+
+    So many intervals are to hold `among` each other.
+    """
+    return _interval([(pair[-1], value) for pair, value in pairs.items()], among)
+
+
+def _interval(found: Sequence[tuple[int, float]], among: int = 1) -> Interval:
+    """The same of seeds and ratios."""
     logs: dict[int, list[float]] = defaultdict(list)
-    for pair, value in pairs.items():
-        logs[pair[-1]].append(math.log(value))
+    for seed, value in found:
+        logs[seed].append(math.log(value))
     if len(logs) < stats.FEWEST:
         return None
     sums = np.array([math.fsum(own) for own in logs.values()])
     counts = np.array([len(own) for own in logs.values()])
     picks = stats.draws(len(logs))
     drawn = sums[picks].sum(axis=1) / counts[picks].sum(axis=1)
-    found = stats.interval(math.log(worth(pairs.values())), drawn, len(logs))
-    return found and (math.exp(found[0]), math.exp(found[1]))
+    middle = math.log(worth(value for _, value in found))
+    ends = stats.interval(middle, drawn, len(logs), among=among)
+    return ends and (math.exp(ends[0]), math.exp(ends[1]))
 
 
 def marginals(rows: Sequence[Row], baseline: str) -> list[Marginal]:
-    """Of each parameter, value and workload, all the runs' worths."""
-    base = [row for row in rows if row.setting == baseline]
+    """Of each parameter, value and workload, all the runs' worths; values by size."""
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for name, value, pair, ratio in _by_value(rows, baseline):
+        found[name, value, pair[0]].append(ratio)
+    made = []
+    for key, values in sorted(found.items(), key=lambda one: natural(one[0][1])):
+        middle, box = stats.median(values), stats.quartiles(values)
+        assert middle is not None and box is not None
+        made.append(Marginal(*key, middle, *box, len(values), tuple(values)))
+    return made
+
+
+def values(rows: Sequence[Row], baseline: str) -> list[Valued]:
+    """Of each parameter and value the worth over all else."""
+    found: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
+    for name, value, pair, ratio in _by_value(rows, baseline):
+        found[name, value].append((pair[-1], ratio))
+    return [Valued(*key, worth(ratio for _, ratio in own), _interval(own))
+            for key, own in sorted(found.items(), key=lambda one: (one[0][0], natural(one[0][1])))]
+
+
+def _by_value(rows: Sequence[Row], baseline: str) -> Iterable[tuple[str, str, Pair, float]]:
+    base = [row for row in rows if row.setting == baseline]
     for own in by_setting(rows).values():
         for pair, ratio in ratios(own, base).items():
             for name, value in zip(own[0].names, own[0].values, strict=True):
-                found[name, value, pair[0]].append(ratio)
-    return [Marginal(*key, tuple(values)) for key, values in found.items()]
+                yield name, value, pair, ratio
 
 
-def flatness(ranked: Sequence[Ranked]) -> list[str]:
-    """How flat the optimum is, in sentences: of the settings, and of each parameter."""
+def flatness(ranked: Sequence[Ranked], valued: Sequence[Valued], far: float | None) -> list[str]:
+    """How flat the optimum is, in sentences: of the settings, and of each parameter.
+
+    Settings and values are told apart when their intervals do not touch, and are farther from each
+    other than a placebo from its baseline, by the factor `far`.
+    """
     varied = [one for one in ranked if one.names and one.runs]
     if not varied:
         return []
-    best = varied[0]
+    best, worst = varied[0], varied[-1]
     near = [one for one in varied if one.worth <= best.worth * (1 + NEAR)]
-    said = [f"{len(near)} of {len(varied)} settings are within {NEAR:.0%} of the best,"
-            f" {best.setting}; the worst is {varied[-1].worth / best.worth:.2f} times as slow."]
-    if best.interval:
-        touch = [one for one in varied[1:] if one.interval and one.interval[0] <= best.interval[1]]
-        said.append(f"The {stats.CONFIDENCE:.0%} intervals of {len(touch)} others touch that of the"
-                    " best.")
-    for place, name in enumerate(best.names):
-        values: dict[str, list[float]] = defaultdict(list)
-        for one in varied:
-            values[one.values[place]].append(one.worth)
-        means = {value: worth(all_of) for value, all_of in values.items()}
-        least = min(means.values())
-        good = [value for value, mean in means.items() if mean <= least * (1 + NEAR)]
-        said.append(f"{name}: over all else, {', '.join(sorted(good, key=natural))} of"
-                    f" {', '.join(sorted(means, key=natural))} are within {NEAR:.0%} of its best"
-                    " value.")
-    return said
+    untold = sum(not _apart(best, one, best.strict, one.strict, far) for one in varied[1:])
+    verb = "is" if len(near) == 1 else "are"
+    said = [f"{len(near)} of {len(varied)} settings {verb} within {NEAR:.0%} of the best,"
+            f" {best.setting}; the worst takes {worst.worth / best.worth:.2f} times its time."]
+    if len(varied) > 1:
+        said.append(f"{untold} of the {len(varied) - 1} others are not told apart from the best.")
+    return said + [_flat(name, [one for one in valued if one.name == name], far)
+                   for name in dict.fromkeys(one.name for one in valued)]
+
+
+def _flat(name: str, valued: Sequence[Valued], far: float | None) -> str:
+    """Of one parameter."""
+    best = min(valued, key=lambda one: one.worth)
+    good = [one.value for one in valued if one.worth <= best.worth * (1 + NEAR)]
+    others = [one for one in valued if one.value not in good]
+    untold = [one.value for one in others
+              if not _apart(best, one, best.interval, one.interval, far)]
+    said = (f"{name}: over all else, {', '.join(good)} {'is' if len(good) == 1 else 'are'} within"
+            f" {NEAR:.0%} of the best value, {best.value}")
+    if not others:
+        return f"{said}: all that were played."
+    if not untold:
+        return f"{said}; {', '.join(one.value for one in others)} worse."
+    return f"{said}. Not told apart from it: {', '.join(untold)}."
+
+
+def _apart(best: Ranked | Valued, other: Ranked | Valued, of_best: Interval, of_other: Interval,
+           far: float | None) -> bool:
+    """Whether the other is shown to be worse, by these intervals."""
+    return (of_best is not None and of_other is not None and of_best[1] < of_other[0]
+            and (far is None or other.worth / best.worth > far))
 
 
 def cells(rows: Iterable[Row]) -> list[Cell]:

@@ -13,9 +13,10 @@ from lab.core.model import Experiment
 from lab.core.progress import Progress
 from lab.machine.provenance import git_commit
 from lab.plan import config
+from lab.plan.sweeps import Sweep
 from lab.run import runner
 from lab.sweep import artifacts, collect, execute, grid, worker
-from lab.sweep.model import Build, Run, Sweep, Unit
+from lab.sweep.model import Build, Run, Unit
 from lab.sweep.store import Row, Store
 
 

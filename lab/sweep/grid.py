@@ -9,14 +9,13 @@ from pathlib import Path
 from lab.core.errors import UsageError
 from lab.core.model import Experiment, Scheme, Workload
 from lab.plan import config, machine_model
-from lab.report import sensitivity
+from lab.plan.sweeps import Sweep, Value
+from lab.report import placebo, sensitivity
 from lab.sweep.model import (
     Build,
     Run,
     Setting,
-    Sweep,
     Unit,
-    Value,
     digest,
     machine_content,
     workload_content,
@@ -46,6 +45,7 @@ def load(file: Path) -> Sweep:
                          " and they take vary")
     for name, values in (*sweep.host.items(), *sweep.guest.items()):
         _once(values, f"{where}{name}")
+    _check_default(sweep, where)
     if sweep.search:
         _check_search(sweep, where)
     for one in settings(sweep):
@@ -87,6 +87,19 @@ def _apart(contents: Mapping[str, object], where: str) -> None:
             raise UsageError(f"{where} {other} and {name} are the same but for their names")
 
 
+def _check_default(sweep: Sweep, where: str) -> None:
+    varied = {**sweep.guest, **sweep.host}
+    if not (sweep.default or sweep.as_is):
+        return
+    if not varied or (sweep.default and sweep.as_is):
+        raise UsageError(f"{where}default or as_is, not both, takes values in host or guest")
+    if sweep.default and {*sweep.default} != {*varied}:
+        raise UsageError(f"{where}default must name each of {', '.join(varied)}, and no other")
+    for name, value in sweep.default.items():
+        if value not in varied[name]:
+            raise UsageError(f"{where}{name}: the default {value} is none of its values")
+
+
 def _check_search(sweep: Sweep, where: str) -> None:
     search = sweep.search
     assert search
@@ -110,8 +123,9 @@ def settings(sweep: Sweep) -> list[Setting]:
     """All schemes, those in `vary` once with each of the values."""
     found: list[Setting] = []
     for scheme in config.select_schemes(sweep.schemes, sweep.name):
-        if scheme.name not in sweep.vary:
+        if scheme.name not in sweep.vary or sweep.as_is:
             found.append(Setting(scheme))
+        if scheme.name not in sweep.vary:
             continue
         names = [*sweep.guest, *sweep.host]
         for values in product(*sweep.guest.values(), *sweep.host.values()):
@@ -119,6 +133,13 @@ def settings(sweep: Sweep) -> list[Setting]:
             found.append(setting(scheme, dict(pairs[:len(sweep.guest)]),
                                  dict(pairs[len(sweep.guest):])))
     return found
+
+
+def placebos(sweep: Sweep) -> list[Setting]:
+    """Those that change nothing of the first scheme."""
+    first, *others = settings(sweep)
+    alike = placebo.alike(first.scheme, {one.label: one.scheme for one in others})
+    return [one for one in others if one.label in alike]
 
 
 def setting(scheme: Scheme, guest: dict[str, Value], host: dict[str, Value]) -> Setting:

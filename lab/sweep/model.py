@@ -1,84 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The data of sweeps: the file, settings, runs with their content keys, units of work."""
+"""The data of sweeps: settings, runs with their content keys, units of work."""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 
-from lab.core.model import Experiment, Scheme, Workload
-from lab.plan import machine_model
+from lab.core.model import Scheme, Workload
+from lab.plan import machine_model, sweeps
 
-Value = int | str
-"""Of a parameter, as the file has it."""
 KEY_DIGITS = 16
-
-
-@dataclass(frozen=True)
-class Span:
-    """Where a search looks for a parameter's value: whole numbers, or one of several words."""
-
-    low: int = 0
-    high: int = 0
-    log: bool = False
-    """Whether twice as much is as far everywhere."""
-    step: int = 1
-    words: tuple[Value, ...] = ()
-    """Instead of numbers."""
-    prefix: str = ""
-    """Stands before the number, as `fixed:` does."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """How a search goes. It looks at the file's `workloads` and is judged by `held_out`."""
-
-    trials: int
-    held_out: tuple[str, ...]
-    """Workloads that no trial saw; they decide between the best and what there was."""
-    host: dict[str, Span] = field(default_factory=dict)
-    guest: dict[str, Span] = field(default_factory=dict)
-    width: int = 8
-    """Trials at a time."""
-    keep: float = 0.5
-    """Share of a wave that goes on after each rung; a rung is one more seed."""
-    finalists: int = 3
-    """So many of the best are judged."""
-    held_seeds: int = 3
-    """Seeds of the judgement, other ones than the trials'."""
-    sampler_seed: int = 1
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A file of lab/sweeps."""
-
-    name: str
-    about: str
-    schemes: tuple[str, ...]
-    """The first is what others are compared with."""
-    workloads: tuple[str, ...]
-    vms: tuple[int, ...]
-    vcpus: tuple[int, ...]
-    pcpus: tuple[int, ...]
-    seeds: int
-    """Interleavings: the seeds 1 to so many."""
-    vary: tuple[str, ...] = ()
-    """Schemes that get the values of `guest` and `host`; others stay as they are."""
-    guest: dict[str, tuple[Value, ...]] = field(default_factory=dict)
-    """Boot arguments, and the values that each takes."""
-    host: dict[str, tuple[Value, ...]] = field(default_factory=dict)
-    """Host parameters, likewise."""
-    machines: tuple[str, ...] = (machine_model.DEFAULT,)
-    guest_mem: int = Experiment.guest_mem
-    max_repeats: int = 1
-    per_boot: int = 24
-    """Most runs of one boot of a host."""
-    variant: str = Experiment.variant
-    host_variant: str = Experiment.host_variant
-    search: Search | None = None
-    cluster: dict[str, int | float | bool | str] = field(default_factory=dict)
-    """Options of the class that --cluster names."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +24,7 @@ class Setting:
     @property
     def label(self) -> str:
         """For tables."""
-        return " ".join([self.scheme.name, *(f"{name}={value}" for name, value in self.values)])
+        return sweeps.label(self.scheme.name, self.values)
 
     def content(self) -> list[object]:
         """What is played, without names."""

@@ -24,9 +24,10 @@ from lab.core import stats
 from lab.core.model import Scheme
 from lab.core.progress import Progress
 from lab.plan import config
+from lab.plan.sweeps import Search, Span, Sweep, Value
 from lab.run import records
 from lab.sweep import grid
-from lab.sweep.model import Build, Run, Search, Setting, Span, Sweep, Value, digest
+from lab.sweep.model import Build, Run, Setting, digest
 from lab.sweep.store import Row, Store
 
 JOURNAL = "search.journal"
@@ -192,9 +193,10 @@ def _value(rows: Iterable[Row], base: Setting, setting: Setting, sweep: Sweep) -
 
 def judge(maker: Maker, base: Setting, finalists: Sequence[tuple[Setting, float | None]],
           search: Search) -> tuple[list[Judged], list[Row]]:
-    """Finalists on the held-out workloads, the best first; and the rows of that."""
+    """Finalists on the held-out workloads, the best first; and the rows of that, placebos' too."""
     seeds = range(HELD_SEEDS_FROM, HELD_SEEDS_FROM + search.held_seeds)
-    settings = {one.label: one for one in (base, *(setting for setting, _ in finalists))}
+    settings = {one.label: one for one in (
+        base, *grid.placebos(maker.sweep), *(setting for setting, _ in finalists))}
     runs = grid.runs(maker.sweep, maker.prepared.build, of=settings.values(), seeds=seeds,
                      names=search.held_out)
     rows = maker.make(runs, "held-out workloads")

@@ -19,8 +19,8 @@ from lab.core import files
 from lab.core.decode import decode
 from lab.core.errors import UsageError
 from lab.core.model import Better
+from lab.plan.sweeps import PARTS
 
-PARTS = "parts"
 KINDS: dict[Any, pa.DataType] = {
     str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(),
     tuple[str, ...]: pa.list_(pa.string()), tuple[float, ...]: pa.list_(pa.float64()),

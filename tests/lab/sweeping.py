@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.plan.sweeps import Sweep
 from lab.sweep import grid
-from lab.sweep.model import Build, Run, Sweep
+from lab.sweep.model import Build, Run
 
 BUILD = Build("6.12.0 aaaa", "image-host-bb image-guest-cc", "10.0")
 LOG = "SWEEPING_LOG"

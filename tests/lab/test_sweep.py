@@ -12,11 +12,14 @@ import pytest
 from lab.core import files, paths
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import Silent
+from lab.plan.sweeps import Sweep
 from lab.sweep import analysis, artifacts, collect, grid, page, search, worker
-from lab.sweep.model import Run, Sweep, Unit
+from lab.sweep.model import Run, Unit
 from lab.sweep.store import Row, Store
 from tests.lab import sweeping
 from tests.lab.sweeping import BUILD, FILE, HOST
+
+FILE_HERE = Path("lab/sweeps/limits.toml")
 
 
 def task(sweep: Sweep, unit: Unit) -> dict[str, Any]:
@@ -257,11 +260,13 @@ def test_the_best_setting_is_found(tmp_path: Path) -> None:
     assert ranked[0].values[0] == "250" and ranked[0].worth == pytest.approx(1.25 / 1.5)
     assert ranked[0].interval == pytest.approx((1.25 / 1.5,) * 2) and ranked[0].runs == 12
     assert next(one for one in ranked if one.setting == "pvqspinlock").worth == 1
-    flat = analysis.flatness(ranked)
+    flat = analysis.flatness(ranked, analysis.values(rows, "pvqspinlock"), None)
     assert "2 of 4 settings are within 3% of the best" in flat[0]
-    assert "1.20 times as slow" in flat[0]
-    assert "extend_us: over all else, 250 of 250, 1000" in flat[2]
-    assert "extend_cap: over all else, 100, 200 of 100, 200" in flat[3]
+    assert "1.20 times its time" in flat[0]
+    assert flat[1] == "1 of the 3 others are not told apart from the best."
+    assert "extend_cap: over all else, 100, 200 are within 3% of the best value" in flat[2]
+    assert flat[3] == ("extend_us: over all else, 250 is within 3% of the best value, 250; 1000"
+                       " worse.")
 
 
 def test_a_run_without_a_figure_is_missing_and_not_good(tmp_path: Path) -> None:
@@ -296,14 +301,14 @@ def test_the_interval_is_as_wide_as_seeds_differ() -> None:
 
 def test_the_page(tmp_path: Path) -> None:
     sweep, _, _ = made(tmp_path)
-    said = page.make(sweep, tmp_path / "out")
+    said = page.make(sweep, tmp_path / "out", FILE_HERE)
     text = (tmp_path / "out" / page.FILE).read_text()
     assert "within 3% of the best" in said and "extend_us=250" in said
     assert text.count("<svg") == 2 + 2 and "time over pvqspinlock" in text
     assert "VMs (4 vCPUs each, 4 pCPUs)" in text and "hackbench-short (s)" in text
     assert "core-hours" in text and BUILD.kernel in text
     with pytest.raises(UsageError, match="no run of a sweep"):
-        page.make(sweep, tmp_path / "empty")
+        page.make(sweep, tmp_path / "empty", FILE_HERE)
 
 
 def test_rows_of_another_kernel_are_left_out(tmp_path: Path) -> None:
@@ -311,7 +316,7 @@ def test_rows_of_another_kernel_are_left_out(tmp_path: Path) -> None:
     unit = grid.units([replace(run, build=replace(BUILD, kernel="newer")) for run in runs], (),
                       24)[0]
     store.add(unit.key, collect.rows(unit, sweeping.play(task(sweep, unit)), "c"))
-    page.make(sweep, tmp_path / "out")
+    page.make(sweep, tmp_path / "out", FILE_HERE)
     text = (tmp_path / "out" / page.FILE).read_text()
     assert f"{len(runs)}, left out" in text and "newer" in text
 
@@ -319,11 +324,11 @@ def test_rows_of_another_kernel_are_left_out(tmp_path: Path) -> None:
 def test_rows_of_several_commits_are_warned_of(tmp_path: Path) -> None:
     """A row that was made again under another key takes the place of the older one."""
     sweep, store, runs = made(tmp_path)
-    assert "source commits" not in page.make(sweep, tmp_path / "out")
+    assert "source commits" not in page.make(sweep, tmp_path / "out", FILE_HERE)
     row = store.rows[runs[0].key]
     store.add("later", [replace(row, key="other", commit="newer", made=row.made + 9)])
     warning = "Rows of 2 source commits are together here: c, newer."
-    assert warning in page.make(sweep, tmp_path / "out")
+    assert warning in page.make(sweep, tmp_path / "out", FILE_HERE)
     text = (tmp_path / "out" / page.FILE).read_text()
     assert warning in text and "1, left out" in text
 
@@ -357,7 +362,8 @@ def test_a_search_finds_what_held_out_workloads_confirm(tmp_path: Path) -> None:
     assert "takes 0." in search.said(judged)
     seeds = {row.seed for row in fake.store.rows.values() if row.workload == "dedup-short"}
     assert seeds == {100_001, 100_002, 100_003}
-    assert "Held-out" in (page.make(sweep, tmp_path) and (tmp_path / page.FILE).read_text())
+    page.make(sweep, tmp_path, FILE_HERE)
+    assert "Held-out" in (tmp_path / page.FILE).read_text()
 
 
 def test_half_of_a_wave_goes_on(tmp_path: Path) -> None:
