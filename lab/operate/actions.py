@@ -127,7 +127,7 @@ def show(host: Host, file: Path, word: str | None) -> list[Shown]:
         found.append(Shown(vm.name, vm.number, True, own, known.get(key, {})))
     found += [Shown(key, "", False, {}, known[key]) for key in known if key not in keys]
     chosen = [one for one in found if word is None or word in {one.name, one.number}]
-    if not chosen:
+    if word is not None and not chosen:
         raise UsageError(f"no virtual machine is called '{word}'")
     return sorted(chosen, key=lambda one: one.name)
 
@@ -148,6 +148,8 @@ def lines(shown: list[Shown], of_host: Settings, by: Record | None = None) -> li
                             f"{'' if after == value else '; changed since'}")
     else:
         said.append("This kernel has no pvsync: nothing can be set.")
+    if not shown:
+        said.append("No VM runs under KVM here; nothing is kept for any.")
     for one in shown:
         number = f" ({one.number})" if one.number else ""
         said.append(f"{one.name}{number}{'' if one.runs else ': does not run'}")

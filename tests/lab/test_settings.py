@@ -88,6 +88,14 @@ def refusal(act: Callable[[], object], kind: type[LabError] = LabError) -> str:
     return str(caught.value)
 
 
+def test_a_host_without_virtual_machines_is_shown(fake: Fake) -> None:
+    assert actions.lines(actions.show(fake.host, fake.file, None), {"mark": "kvm"}) == [
+        "All virtual machines, unless they have their own:", "  mark=kvm",
+        "No VM runs under KVM here; nothing is kept for any."]
+    assert "no virtual machine is called 'web'" in refusal(
+        lambda: actions.show(fake.host, fake.file, "web"), UsageError)
+
+
 def test_set_show_reset(fake: Fake) -> None:
     web, db = fake.vm(10, "-name", "guest=web"), fake.vm(20, "-id", "100", "-name", "db")
     assert fake.set("web", mark="exit", candidate="hvs") == ["web: candidate=hvs mark=exit"]
