@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from lab.cli.options import DIRECTORY
+from lab.cli.params import DIRECTORY
 from lab.core import files
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import DIRECTORY
+from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 from lab.operate import watch
 from lab.operate.settings import Host

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import BACKENDS, DIRECTORY, QUIET, tree_options
-from lab.cli.params import Names, Setting
+from lab.cli.options import BACKENDS, QUIET, tree_options
+from lab.cli.params import DIRECTORY, Names, Setting
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model

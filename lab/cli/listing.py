@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.cli.options import LIST_WIDTH
+from lab.cli.params import LIST_WIDTH
 from lab.core.model import Scheme
 from lab.plan import config
 

@@ -8,18 +8,15 @@ from typing import Any, TypeVar
 import click
 
 from lab.build import base
-from lab.cli.params import Names
+from lab.cli.params import DIRECTORY, Names
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.core.progress import silence
 
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGES_FILE = "guest-packages.txt"
-LIST_WIDTH = 160
-"""Of listings that go to a pipe or a file."""
 BASE = "pvsync.base"
 """Where a command keeps the folder of the base that was chosen."""
-DIRECTORY = click.Path(path_type=Path)
 BACKENDS = click.Choice(["auto", "vt", "tcg", "kvm", "local"])
 
 QUIET = click.option("-q", "--quiet", is_flag=True, expose_value=False,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import DIRECTORY, QUIET
+from lab.cli.options import QUIET
+from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 from lab.core.progress import shown
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Values on the command line that are lists."""
+"""Values on the command line, such as lists. Operators' commands load fast with this module."""
 
 import glob
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -10,6 +11,10 @@ from click.shell_completion import CompletionItem
 
 from lab.core.model import Disturbance
 from lab.plan import config
+
+DIRECTORY = click.Path(path_type=Path)
+LIST_WIDTH = 160
+"""Of listings that go to a pipe or a file."""
 
 
 class Setting(click.ParamType[tuple[str, str]]):

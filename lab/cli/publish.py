@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import DIRECTORY
+from lab.cli.params import DIRECTORY
 from lab.core import paths
 from lab.core.errors import UsageError
 

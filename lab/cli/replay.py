@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli.options import DIRECTORY, kernel_options, remembered_packages
+from lab.cli.options import kernel_options, remembered_packages
+from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 from lab.core.progress import shown
 

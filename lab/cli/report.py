@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.cli.options import DIRECTORY
+from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 
 PDF_WIDTH = 7.0

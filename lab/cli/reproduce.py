@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.cli.options import DIRECTORY, QUIET, remembered_packages
+from lab.cli.options import QUIET, remembered_packages
+from lab.cli.params import DIRECTORY
 from lab.core import paths
 from lab.core.model import Experiment
 from lab.core.progress import shown

@@ -11,8 +11,8 @@ import click
 
 from lab.build import base
 from lab.build.userland import check_packages
-from lab.cli.options import BACKENDS, DIRECTORY, kernel_options, remembered_packages
-from lab.cli.params import Counts, Disturbances, Names, Observing, experiments
+from lab.cli.options import BACKENDS, kernel_options, remembered_packages
+from lab.cli.params import DIRECTORY, Counts, Disturbances, Names, Observing, experiments
 from lab.cli.report import show
 from lab.core.errors import UsageError
 from lab.core.model import Disturbance

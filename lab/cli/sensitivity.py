@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from lab.cli.options import DIRECTORY, QUIET, remembered_packages
-from lab.cli.params import Counts, Names
+from lab.cli.options import QUIET, remembered_packages
+from lab.cli.params import DIRECTORY, Counts, Names
 from lab.core.progress import shown
 from lab.plan import config, machine_model
 from lab.report import sensitivity

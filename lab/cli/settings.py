@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from lab.cli.options import DIRECTORY
-from lab.cli.params import Setting
+from lab.cli.params import DIRECTORY, Setting
 from lab.core.errors import LabError, UsageError
 from lab.operate import actions, host_parameters, kept, settings
 from lab.operate.settings import Host

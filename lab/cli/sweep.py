@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from lab.cli.options import DIRECTORY, remembered_packages
+from lab.cli.options import remembered_packages
+from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 from lab.core.progress import shown
 from lab.core.words import many

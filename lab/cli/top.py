@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.cli.options import DIRECTORY, LIST_WIDTH
+from lab.cli.params import DIRECTORY, LIST_WIDTH
 
 
 @click.command(short_help="How much this host's virtual machines are held up, and why.")

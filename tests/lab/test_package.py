@@ -173,6 +173,15 @@ def test_it_diagnoses(root: Path, tmp_path: Path) -> None:
     assert called(root, "run", "demo").returncode == 2
 
 
+def test_what_hooks_and_timers_call_loads_no_more_than_it_needs(root: Path) -> None:
+    """They are called often, and VMs wait for them: what draws on terminals costs a third more."""
+    code = ("import sys, lab.cli.main, lab.cli.settings, lab.cli.export;"
+            "print({'rich', 'lab.build'} & set(sys.modules))")
+    done = subprocess.run(["/usr/bin/python3", "-sP", "-c", code], check=True, text=True,
+                          capture_output=True, env={"PYTHONPATH": str(root / "usr/lib/pvsync")})
+    assert done.stdout == "set()\n"
+
+
 def test_what_the_page_says_of_it() -> None:
     page = (paths.ROOT / "docs/install.md").read_text()
     assert "./pvsync package" in page and "apt purge pvsync-tools" in page
