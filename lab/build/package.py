@@ -5,8 +5,9 @@
     /usr/lib/pvsync                         the lab's modules, and the Python packages of
                                             requirements/operate.txt
     /usr/lib/systemd/system                 units; none of them is switched on
-    /usr/share/pvsync                       hooks of libvirt and Proxmox, and a profile of
-                                            tuned, to be installed
+    /usr/lib/tuned/profiles/pvsync-host     a profile of tuned, which Debian 12's finds by the
+                                            link /usr/lib/tuned/pvsync-host
+    /usr/share/pvsync                       hooks of libvirt and Proxmox, to be installed
     /usr/share/doc/pvsync                   the operators' pages, licences
 
 The same sources give the same bytes.
@@ -28,6 +29,8 @@ DATA = paths.LAB / "build/data"
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^ \\]+)")
 LOCAL, PACKAGED = "/usr/local/bin/pvsync", "/usr/bin/pvsync"
 """Where units look for it in a checkout's way, and in the package's."""
+PROFILES = "usr/lib/tuned/profiles"
+"""Where tuned looks for them from its version 2.23 on; before, it did in the folder above."""
 PROGRAM = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
@@ -103,12 +106,14 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
     for file in sorted(file for file in data.rglob("*") if file.is_file()):
         text = file.read_text().replace(LOCAL, PACKAGED)
         if file.parent != data:
-            put(share / "pvsync" / file.relative_to(data), text,
+            put(stage / PROFILES / file.relative_to(data), text,
                 0o755 if file.suffix == ".sh" else 0o644)
         elif file.suffix:
             put(stage / "usr/lib/systemd/system" / file.name, text)
         else:
             put(share / "pvsync" / file.name, text, 0o755)
+    for profile in (stage / PROFILES).iterdir():
+        (stage / PROFILES).with_name(profile.name).symlink_to(f"profiles/{profile.name}")
     for page in ("operators.md", "install.md"):
         put(share / "doc/pvsync-tools" / page, (paths.ROOT / "docs" / page).read_text())
     put(share / "doc/pvsync-tools/copyright", COPYRIGHT)

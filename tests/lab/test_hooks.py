@@ -69,9 +69,9 @@ sleep 600
 @pytest.mark.parametrize(("script", "words"), [
     ("etc/libvirt/hooks/qemu.d/pvsync", ("web", "started", "begin", "-")),
     ("var/lib/vz/snippets/pvsync", ("100", "post-start")),
-    ("etc/tuned/pvsync-host/script.sh", ("start",)),
-    ("etc/tuned/pvsync-host/script.sh", ("stop",)),
-    ("etc/tuned/pvsync-host/script.sh", ("verify",))])
+    ("etc/tuned/profiles/pvsync-host/script.sh", ("start",)),
+    ("etc/tuned/profiles/pvsync-host/script.sh", ("stop",)),
+    ("etc/tuned/profiles/pvsync-host/script.sh", ("verify",))])
 def test_nothing_waits_for_a_pvsync_that_hangs(root: Path, script: str,
                                                words: tuple[str, ...]) -> None:
     """Not even for one that signals do not end, and that has children which hold its output."""
@@ -186,6 +186,14 @@ def test_units(root: Path) -> None:
     assert verified(units) == (0, "")
     (units / "pvsync-host.service").open("a").write("TimeoutStartSecs=3\n")
     assert "'TimeoutStartSecs' in section" in verified(units)[1]
+
+
+def test_a_unit_that_is_stopped_while_it_works_has_not_failed(root: Path) -> None:
+    """systemd takes SIGTERM for a success of other types only; but the host's is taken back."""
+    for unit in root.glob("etc/systemd/system/*.service"):
+        service = read(unit)["Service"]
+        assert service["Type"] == "oneshot"
+        assert service.get("SuccessExitStatus") == "SIGTERM" or "ExecStopPost" in service, unit
 
 
 def test_no_unit_hangs_or_fails_on_a_stock_kernel(root: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.build import debian
+from lab.build import debian, package
 from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import UsageError
@@ -353,12 +353,14 @@ def test_tuned_reads_the_profile(tmp_path: Path) -> None:
                    check=True)
     where = str(fetched / "root/usr/lib/python3/dist-packages")
     (tmp_path / "pvsync-host").symlink_to(PROFILE)
+    page = (paths.ROOT / "docs/install.md").read_text()
     code = f"""
-import sys, tuned.profiles as p
+import sys, tuned.consts as c, tuned.profiles as p
 from tuned.profiles.variables import Variables
 from tuned.utils.global_config import GlobalConfig
 found = p.Loader(p.Locator([{str(tmp_path)!r}]), p.Factory(), p.Merger(), GlobalConfig(sys.argv[1]),
                  Variables()).load(["pvsync-host"])
+print(*c.CFG_DEF_PROFILE_DIRS)
 print(found.units["script"].options["script"], sorted(found.units), found.options["summary"])
 """
     config = tmp_path / "tuned-main.conf"
@@ -366,4 +368,8 @@ print(found.units["script"].options["script"], sorted(found.units), found.option
     done = subprocess.run(["/usr/bin/python3", "-c", code, config], capture_output=True, text=True,
                           check=False, env={"PYTHONPATH": where})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"['{tmp_path}/pvsync-host/script.sh'] ['script'] Have a pvsync")
+    folders, rest = done.stdout.split("\n", 1)
+    packaged, installed = folders.split()
+    assert packaged == f"/{package.PROFILES}", "where the package has it"
+    assert f" {installed}/pvsync-host/\n" in page, "where it is installed by hand"
+    assert rest.startswith(f"['{tmp_path}/pvsync-host/script.sh'] ['script'] Have a pvsync")

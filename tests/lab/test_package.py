@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`./pvsync package`: what is in the Debian package, and that it works on its own."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from lab.build import package
 from lab.cli import commands
 from lab.core import paths
+from lab.operate.host_parameters import Record
 from tests.lab.test_doctor import Fake
 
 TOOLS = {
@@ -20,7 +23,8 @@ TOOLS = {
     "usr/share/doc/pvsync-tools/operators.md", "usr/lib/systemd/system/pvsync-apply.path",
     "usr/lib/systemd/system/pvsync-apply.service", "usr/lib/systemd/system/pvsync-export.service",
     "usr/lib/systemd/system/pvsync-export.timer", "usr/lib/systemd/system/pvsync-host.service",
-    *(f"usr/share/pvsync/pvsync-host/{name}" for name in ("host.toml", "script.sh", "tuned.conf"))}
+    *(f"usr/lib/tuned/profiles/pvsync-host/{name}"
+      for name in ("host.toml", "script.sh", "tuned.conf"))}
 PYTHON = {"click", "lab", "markdown_it", "mdurl", "pygments", "rich"}
 
 
@@ -50,7 +54,8 @@ def test_its_files(made: Path, root: Path) -> None:
     assert not [name for name in files if name.endswith((".pyc", ".so"))]
     assert (field(made, "Package"), field(made, "Depends")) == (
         "pvsync-tools", "python3 (>= 3.11)")
-    assert (root / "usr/share/pvsync/pvsync-host/script.sh").stat().st_mode & 0o111 == 0o111
+    script = root / "usr/lib/tuned/pvsync-host/script.sh"  # where Debian 12's tuned looks
+    assert script.stat().st_mode & 0o111 == 0o111
     for unit in (root / "usr/lib/systemd/system").iterdir():
         assert "/usr/local" not in unit.read_text()
 
@@ -109,6 +114,43 @@ def test_nothing_is_left_after_a_purge(made: Path, tmp_path: Path) -> None:
     assert left(root) == set()
 
 
+def run_script(script: Path, word: str, root: Path) -> str:
+    """One of the package's, as if that folder were the root; what it says on standard error."""
+    text = re.sub("/(etc|var|usr/lib|run/systemd|run/pvsync)/", rf"{root}/\1/",
+                  script.read_text()).replace("/run/pvsync\"", f"{root}/run/pvsync\"")
+    return subprocess.run(["sh", "-c", text, script, word], check=True, capture_output=True,
+                          text=True, env={"PATH": f"{root}/bin:/usr/bin:/bin"}).stderr
+
+
+@pytest.mark.parametrize("taken_back", [True, False])
+def test_the_host_is_as_before_whoever_has_set_it(made: Path, tmp_path: Path,
+                                                  taken_back: bool) -> None:
+    """Also by tuned, which is told of; what cannot be taken back stays noted."""
+    control, record = tmp_path / "control", tmp_path / "run/pvsync/host.json"
+    subprocess.run(["dpkg-deb", "-e", made, control], check=True)
+    for name in ("bin", "run/pvsync", "etc/tuned", "usr/lib/pvsync"):
+        (tmp_path / name).mkdir(parents=True)
+    file = "/usr/lib/tuned/profiles/pvsync host/host.toml"
+    record.write_text(json.dumps(asdict(Record(file, {"mark": "kvm"}, {"mark": "exit"})), indent=1))
+    (tmp_path / "bin/pvsync").write_text(
+        f'#!/bin/sh\nprintf "%s;" "$@" >{tmp_path}/said\n'
+        + (f"rm {record}\n" if taken_back else "exit 1\n"))
+    (tmp_path / "bin/systemctl").symlink_to("/bin/true")
+    (tmp_path / "bin/pvsync").chmod(0o755)
+    (tmp_path / "etc/tuned/active_profile").write_text("virtual-host pvsync-host\n")
+    assert "tuned still has the profile" in run_script(control / "prerm", "remove", tmp_path)
+    assert (tmp_path / "said").read_text() == f"reset;--host;--file;{file};"
+    run_script(control / "postrm", "remove", tmp_path)
+    assert record.parent.exists() != taken_back
+    (tmp_path / "said").unlink()
+    (tmp_path / "etc/tuned/active_profile").write_text("virtual-host\n")
+    (tmp_path / "usr/lib/pvsync").mkdir()
+    assert run_script(control / "prerm", "upgrade", tmp_path) == ""
+    record.unlink(missing_ok=True)
+    assert run_script(control / "prerm", "remove", tmp_path) == ""
+    assert not (tmp_path / "said").exists()
+
+
 @pytest.mark.parametrize("fails", ["", "exit 1"])
 def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
     """Before they go, also when systemd refuses; and systemd reads units that came and went."""
@@ -121,10 +163,7 @@ def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
 
     def said(script: str, word: str) -> list[str]:
         (tmp_path / "said").write_text("")
-        text = re.sub("/(etc|var|usr/lib|run/systemd)/", rf"{tmp_path}/\1/",
-                      (control / script).read_text())
-        subprocess.run(["sh", "-c", text, script, word], check=True,
-            env={"PATH": f"{tools}:/usr/bin:/bin"})
+        run_script(control / script, word, tmp_path)
         return (tmp_path / "said").read_text().splitlines()
     units = {Path(name).name for name in TOOLS if "/systemd/" in name}
     stop, disable = said("prerm", "remove")
@@ -136,8 +175,8 @@ def test_its_units_are_stopped(made: Path, tmp_path: Path, fails: str) -> None:
     for unit in disable.split()[3:]:
         (wants / unit).symlink_to("/nowhere")
     (tmp_path / "usr/lib/pvsync/lab/__pycache__").mkdir(parents=True)  # by whoever typed pvsync
-    for script, word in (("postinst", "configure"), ("postrm", "remove")):
-        assert said(script, word) == ["daemon-reload"]
+    assert said("postinst", "configure") == ["daemon-reload"]
+    assert said("postrm", "remove") == ["daemon-reload", "reset-failed pvsync-*"]
     assert list(wants.iterdir()) == [], "also where systemctl could not"
     assert not (tmp_path / "usr/lib/pvsync").exists()
     for script, words in {"prerm": "failed-upgrade deconfigure", "postrm": "upgrade abort-install"
