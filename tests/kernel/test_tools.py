@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian's own tools on a pvsync host: what libvirt says of its guests.
+"""Debian's own tools on a pvsync host: what libvirt and perf say of its guests.
 
 tools_host.sh starts guests there by libvirt. They share two CPUs.
 """
@@ -18,7 +18,7 @@ from lab.run.host import Job
 
 pytestmark = pytest.mark.soak
 
-PACKAGES = "libvirt-clients", "libvirt-daemon-system"
+PACKAGES = "libvirt-clients", "libvirt-daemon-system", "linux-perf"
 HERE = Path(__file__).parent
 MEMORY = 3072
 """MiB of the host, whose guests have 256."""
@@ -39,14 +39,16 @@ cd /sys/kernel/debug/kvm/*-*/
 sed 's/^/sum /' pvsync/counters
 grep . pvsync_* | sed 's/^/file /; s/:/ /'
 """
+MANY = 20
+"""Waits for spinlocks of 160 processes that send each other messages; hundreds were seen."""
 OF_VCPU = re.compile(r"^ *vcpu\.(\d+)\.pvsync_(\w+)\.sum=(\d+)\r?$", re.MULTILINE)
 """How libvirt shows a vCPU's own."""
 
 
-def said_by(script: str, played_by: Backend, parameters: dict[str, str]) -> str:
-    """What the script prints in a host that has PACKAGES."""
+def said_by(script: str, played_by: Backend, parameters: dict[str, str], *args: str) -> str:
+    """What the script prints in a host that has PACKAGES and was booted with these arguments."""
     job = Job(("bash", "-c", script), parameters, (HERE / "tools_host.sh",), variant="test",
-              backend=played_by, memory=MEMORY, limit_s=LIMIT_S, packages=PACKAGES)
+              backend=played_by, memory=MEMORY, limit_s=LIMIT_S, args=args, packages=PACKAGES)
     pieces: list[bytes] = []
     status = host.run(job, host.ready(job, None, Silent()), pieces.append)
     output = b"".join(pieces).decode(errors="replace")
@@ -75,3 +77,21 @@ def test_libvirt_shows_each_vcpus_counters(played_by: Backend) -> None:
     for name in ("spin_events", "preempt_lock", "preempt_user", "preempt_stuck", "yield_attempted"):
         assert sums[name] > 0, name
     assert len({value for _, name, value in shown if name == "preempt_user"}) > 1, shown
+
+
+CONTENDED = """set -e
+cat /sys/kernel/debug/pvsync/in_force
+perf --version
+perf lock record -q -o /run/perf.data -- perf bench sched messaging -g 4 -l 100
+perf lock contention -i /run/perf.data
+"""
+
+
+@pytest.mark.parametrize("lock", ["ticket", "pmt"])
+def test_perf_shows_waits_for_our_spinlocks(played_by: Backend, lock: str) -> None:
+    """Of the host's own kernel. By default perf leaves out what comes before the one who waits."""
+    output = said_by(CONTENDED, played_by, {}, f"pvsync.lock={lock}")
+    assert re.search(rf"^lock {lock}\r?$", output, re.MULTILINE), output
+    rows = re.findall(r"^ +(\d+) .* spinlock +(\w+)\+0x", output, re.MULTILINE)
+    assert sum(int(times) for times, _ in rows) > MANY, output
+    assert not [name for _, name in rows if re.search("pvsync|slowpath", name)], rows
