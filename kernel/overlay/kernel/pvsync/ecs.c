@@ -187,7 +187,7 @@ void __pvsync_ecs_reschedule(void)
 /* With free, the slow path of spinlocks that ecs_announced_spin() calls. */
 static slowpath_fn spin_slowpath __ro_after_init;
 
-static void notrace ecs_announced_spin(struct qspinlock *lock, u32 val)
+static void notrace __lockfunc ecs_announced_spin(struct qspinlock *lock, u32 val)
 {
 	pvsync_ecs_wait_begins();
 	spin_slowpath(lock, val);
@@ -286,7 +286,7 @@ EXPORT_SYMBOL(__raw_callee_save_pvsync_ecs_left);
  *
  * Context: as arch_spin_lock(): preemption disabled, interrupts as they are.
  */
-void notrace pvsync_ecs_spin(struct qspinlock *lock, u32 val)
+void notrace __lockfunc pvsync_ecs_spin(struct qspinlock *lock, u32 val)
 {
 	pvsync_ecs_enter(non_preemptable, PVSYNC_ECS_SPINNER);
 	queued_spin_lock_slowpath(lock, val);

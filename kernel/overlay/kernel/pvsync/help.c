@@ -147,7 +147,8 @@ help_time_slowpath(struct qspinlock *lock, u32 val,
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc
+pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
 {
 	help_time_slowpath(lock, val, pvsync_helped_native_slowpath);
 }
@@ -159,7 +160,7 @@ void pvsync_helped_qspinlock_slowpath(struct qspinlock *lock, u32 val)
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
 {
 	help_time_slowpath(lock, val, pvsync_ticket_lock_slowpath);
 }
@@ -171,7 +172,7 @@ void pvsync_helped_ticket_slowpath(struct qspinlock *lock, u32 val)
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_helped_pmt_slowpath(struct qspinlock *lock, u32 val)
 {
 	help_time_slowpath(lock, val, pvsync_pmt_lock_slowpath);
 }
@@ -193,7 +194,7 @@ static __always_inline void help_test_and_set(struct qspinlock *lock, u32 val)
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_helped_tas_slowpath(struct qspinlock *lock, u32 val)
 {
 	help_time_slowpath(lock, val, help_test_and_set);
 }

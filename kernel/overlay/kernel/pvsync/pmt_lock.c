@@ -10,6 +10,7 @@
 #include <linux/types.h>
 #include <linux/atomic.h>
 #include <linux/compiler.h>
+#include <linux/spinlock.h>
 
 #include <trace/events/lock.h>
 
@@ -86,7 +87,7 @@ static __always_inline void pvsync_wait(struct qspinlock *lock, u32 tau)
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
 {
 	pvsync_wait(lock, READ_ONCE(pvsync_tau_spins));
 }
@@ -102,7 +103,7 @@ void pvsync_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
  *
  * Context: preemption disabled, interrupts as they are; spins.
  */
-void pvsync_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
 {
 	pvsync_wait(lock, PVSYNC_TAU_INF);
 }

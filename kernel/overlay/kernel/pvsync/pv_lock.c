@@ -145,6 +145,7 @@
 #include <linux/preempt.h>
 #include <linux/sched/clock.h>
 #include <linux/smp.h>
+#include <linux/spinlock.h>
 
 #include <asm/paravirt.h>
 #include <asm/smp.h>
@@ -317,7 +318,7 @@ static __always_inline void pvsync_pv_wait(struct qspinlock *lock, u32 tau)
  *
  * Context: preemption disabled, interrupts as they are.
  */
-void pvsync_pv_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_pv_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
 {
 	pvsync_pv_wait(lock, READ_ONCE(pvsync_tau_spins));
 }
@@ -331,7 +332,7 @@ void pvsync_pv_pmt_lock_slowpath(struct qspinlock *lock, u32 val)
  *
  * Context: preemption disabled, interrupts as they are.
  */
-void pvsync_pv_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
+void __lockfunc pvsync_pv_ticket_lock_slowpath(struct qspinlock *lock, u32 val)
 {
 	pvsync_pv_wait(lock, PVSYNC_TAU_INF);
 }
