@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.build import mmdebstrap
@@ -137,12 +137,32 @@ def installed(status: str) -> dict[str, str]:
     return found
 
 
+def image_with(name: str, suite: mmdebstrap.Suite, packages: Sequence[str],
+               files: Mapping[str, Path], progress: Progress | None = None) -> Path:
+    """Read-only EROFS image of a userland and more files, by their paths in it.
+
+    Raises LabError when the userland has one of these already, and as `guest_image`.
+    """
+    userland = _userland(suite, check_packages(packages), progress)
+    made_of = content.Hasher().text("recipe", RECIPE).file("versions", userland / "packages.json")
+    for inside, file in sorted(files.items()):
+        made_of.file(inside, file)
+
+    def add(root: Path) -> None:
+        for inside, file in files.items():
+            if (root / inside).exists():
+                raise LabError(f"the userland has /{inside} already: remove its package")
+            (root / inside).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, root / inside)
+
+    return _made(name, userland, made_of.short(), add, progress)
+
+
 def _image(kind: str, suite: mmdebstrap.Suite, packages: Sequence[str], kernel: KernelImage,
            progress: Progress | None) -> Path:
-    """The image in the cache, of a userland with these packages."""
-    progress = progress or Silent()
+    """The image in the cache, of a userland with these packages and the lab's own files."""
     userland = _userland(suite, packages, progress)
-    tools.require("mkfs.erofs", "depmod", "gcc")
+    tools.require("depmod", "gcc")
     digest = (
         content.Hasher()
         .text("recipe", RECIPE, f"userland-{_wish(suite, packages)}", *CC,
@@ -153,13 +173,21 @@ def _image(kind: str, suite: mmdebstrap.Suite, packages: Sequence[str], kernel: 
         .tree("modules", kernel.modules)
         .short()
     )
+    return _made(kind, userland, digest, lambda root: add_files(root, kernel), progress)
+
+
+def _made(kind: str, userland: Path, digest: str, add: Callable[[Path], None],
+          progress: Progress | None) -> Path:
+    """The image in the cache, of a userland to whose copy `add` adds files."""
+    tools.require("mkfs.erofs")
+    progress = progress or Silent()
 
     def make(out: Path) -> None:
         with progress.stage(f"{kind} image") as stage:
             stage.text("files")
             root = out / "root"
             content.link_tree(userland / "root", root)
-            add_files(root, kernel)
+            add(root)
             stage.text("file system")
             _mkfs(root, out / IMAGE)
             content.remove(root)

@@ -155,6 +155,21 @@ def test_a_host_with_more_packages_is_an_image_of_its_own(
         userland.host_image(image, packages=["a b"])
 
 
+def test_an_image_has_what_is_named_besides(fake: FakeDebian, tmp_path: Path) -> None:
+    suite, script = mmdebstrap.Suite(13, "trixie"), tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    first = userland.image_with("other", suite, ["systemd"], {"usr/lib/lab/init": script})
+    root = unpacked(first, tmp_path / "out")
+    assert (root / "usr/lib/lab/init").stat().st_mode & 0o777 == 0o755
+    assert (root / "usr/bin/tool").read_text() == "tool\n"
+    script.write_text("#!/bin/sh\ntrue\n")
+    assert userland.image_with("other", suite, ["systemd"], {"usr/lib/lab/init": script}) != first
+    with pytest.raises(LabError, match="has /usr/bin/tool already"):
+        userland.image_with("other", suite, ["systemd"], {"usr/bin/tool": script})
+    assert len(fake.calls()) == 1
+
+
 def test_second_time_makes_nothing(
     fake: FakeDebian, image: kernel.KernelImage, target: Path
 ) -> None:
