@@ -23,7 +23,7 @@ SUITE = Path("tools/testing/selftests/kvm")
 OVERLAY = paths.KERNEL / "overlay"
 HEADERS = tuple(Path("include/linux/pvsync") / name for name in ("abi.h", "counters.h"))
 """What our programs include of the overlay."""
-OWN = ("x86_64/pvsync_abi_test", "x86_64/pvsync_stats_test")
+OWN = ("x86_64/pvsync_abi_test", "x86_64/pvsync_msr_test", "x86_64/pvsync_stats_test")
 IMAGE = "selftests.erofs"
 LOG = "selftests.log"
 FEWEST = 50

@@ -23,9 +23,9 @@ NUMBER = "a number"
 EITHER = "|"
 """Between the values of an `expect`, any of which is right."""
 NAMES = ("lock", "tau", "impatience", "halt_spins", "help", "tlb", "ecs", "ecs_record", "park",
-         "host_features")
+         "host_features", "host_found_by")
 """What the file tells, and `expect` may name."""
-TAKEN_BACK = ("help", "tlb", "ecs_record", "park", "host_features")
+TAKEN_BACK = ("help", "tlb", "ecs_record", "park", "host_features", "host_found_by")
 """What a host that takes its offers back changes in a guest that runs."""
 LINE = re.compile(r"(\w+) (\S+)", re.ASCII)
 WITH_TAU = ("pmt", "pv-pmt")

@@ -9,9 +9,9 @@ from lab.machine.control import Control, Refused
 from lab.run import host
 from lab.run.parameters import parameter_file
 
-ABI, STATS = selftests.OWN
+ABI, MSR, STATS = selftests.OWN
 SHORT = (
-    ABI, STATS, "kvm_binary_stats_test", "steal_time", "x86_64/kvm_pv_test",
+    ABI, MSR, STATS, "kvm_binary_stats_test", "steal_time", "x86_64/kvm_pv_test",
     "x86_64/set_sregs_test", "x86_64/svm_vmcall_test",
     "x86_64/svm_int_ctl_test", "x86_64/state_test", "x86_64/cpuid_test",
     "x86_64/fix_hypercall_test", "x86_64/set_boot_cpu_id", "x86_64/tsc_msrs_test",

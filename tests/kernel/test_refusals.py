@@ -147,8 +147,8 @@ BY = {
 """Who flushed while flushes were timed, where pvsync.tlb= was given."""
 
 
-NOT_OFFERED = {"host_features": "none"}
-OFFERED = {"host_features": "help,ecs,tlb"}
+NOT_OFFERED = {"host_features": "none", "host_found_by": "none"}
+OFFERED = {"host_features": "help,ecs,tlb", "host_found_by": "cpuid"}
 IN_FORCE = {
     "all-dedicated": {"lock": "ticket", "tau": "off", "impatience": "off", "halt_spins": "off",
                       "help": "off", "tlb": "ipi", "ipi": "stock", "ecs": "off",
@@ -158,7 +158,7 @@ IN_FORCE = {
     "help-pv": {"lock": "pv-pmt", "halt_spins": "2048", "help": "off", **OFFERED},
     "lock-overruled": {"lock": "qspinlock", "tau": "off", "help": "off", **OFFERED},
     "help-refused": {"help": "off", **NOT_OFFERED},
-    "tlb-refused": {"tlb": "kvmtlb", "host_features": "help,ecs"},
+    "tlb-refused": {"tlb": "kvmtlb", "host_features": "help,ecs", "host_found_by": "cpuid"},
 }
 """What the guest's file says in the end."""
 

@@ -17,7 +17,8 @@ from tests.lab.sessions import experiment, go, spec
 
 __all__ = ["spec"]
 STOCK = {"lock": "pvqspinlock", "tau": "off", "halt_spins": "off", "help": "off", "tlb": "kvmtlb",
-         "ecs": "off", "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs"}
+         "ecs": "off", "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs",
+         "host_found_by": "cpuid"}
 
 
 def file(**changes: str) -> str:

@@ -281,8 +281,8 @@ static void what_is_not_understood_is_refused(void)
 	REFUSED_WITH(record()->layout.version = 0);
 	REFUSED_WITH(record()->layout.version = PVSYNC_ECS_LAYOUT + 1);
 	REFUSED_WITH(record()->layout.reserved = 1);
-	REFUSED_WITH(record()->guest_reserved[0] = 1);
-	REFUSED_WITH(record()->guest_reserved[2] = 1ULL << 63);
+	REFUSED_WITH(record()->addresses[0] = 1);
+	REFUSED_WITH(record()->addresses[2] = 1ULL << 63);
 	REFUSED_WITH(record()->layout.interrupt |= 0x00010000);
 	REFUSED_WITH(record()->layout.nesting |= 0x80000000);
 	REFUSED_WITH(record()->layout.wait = 0);
@@ -302,6 +302,108 @@ static void forms_that_do_not_exist_are_refused(void)
 	}
 }
 
+/* By the MSR: with free, the record itself has the addresses. */
+static void set_up_addresses(void)
+{
+	set_up();
+	record()->layout.version = PVSYNC_ECS_LAYOUT_MSR;
+	record()->addresses[0] = COUNT;
+	record()->addresses[1] = TASK;
+	record()->addresses[2] = DIRECT | NESTING;
+}
+
+static bool shares_by_msr(u64 form)
+{
+	return vcpu.arch.pvsync.ecs.form == form && pvsync_ecs_msr(&vcpu);
+}
+
+static void an_msr_shares_what_a_call_does(void)
+{
+	set_up_addresses();
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), 0);
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_FREE, false), 0);
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), RECORD | PVSYNC_ECS_FREE);
+	CHECK_EQ(where(0x00010000, 0, 0), PVSYNC_preempt_lock);
+	CHECK_EQ(where(0, 0, 1), PVSYNC_preempt_rcu);
+	pvsync_ecs_tell(&vcpu, true, false);
+	CHECK_EQ(record()->preempted, 1);
+	/* The same again is not read anew, and tells that the vCPU runs. */
+	record()->layout.wait = 0;
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_FREE, false), 0);
+	CHECK_EQ(record()->preempted, 0);
+	CHECK_EQ(where(0x00010000, 0, 0), PVSYNC_preempt_lock);
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, 0, false), 0);
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), 0);
+	CHECK(!vcpu.arch.pvsync.ecs.form && !logged);
+	CHECK(kernel_is_left());
+}
+
+/* Each has one value, whoever wrote it last, and neither shows the other's. */
+static void a_call_and_an_msr_replace_each_other(void)
+{
+	set_up();
+	CHECK_EQ(share(PVSYNC_ECS_COUNT), 0);
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), 0);
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_COUNT, false), 0);
+	CHECK(shares_by_msr(PVSYNC_ECS_COUNT));
+	CHECK_EQ(share(PVSYNC_ECS_COUNT), 0);
+	CHECK(!shares_by_msr(PVSYNC_ECS_COUNT));
+	CHECK_EQ(vcpu.arch.pvsync.ecs.form, PVSYNC_ECS_COUNT);
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_COUNT, false), 0);
+	CHECK_EQ(pvsync_ecs_share(&vcpu, 0, 0, 0, 0), 0);
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), 0);
+}
+
+/* What is refused by the MSR leaves all as it was, what is shared already included. */
+static bool msr_refused(u64 data, bool by_monitor)
+{
+	static struct pvsync_shared before;
+	static u8 memory_before[MEMORY];
+
+	before = vcpu.arch.pvsync.ecs;
+	memcpy(memory_before, memory, sizeof(memory));
+	return pvsync_ecs_set_msr(&vcpu, data, by_monitor) == 1 &&
+	       !memcmp(&before, &vcpu.arch.pvsync.ecs, sizeof(before)) &&
+	       !memcmp(memory_before, memory, sizeof(memory)) && kernel_is_left();
+}
+
+static void what_an_msr_refuses_changes_nothing(void)
+{
+	static const u64 wrong[] = {
+		RECORD, RECORD | 2, RECORD | 0x7f, RECORD | 64 | PVSYNC_ECS_COUNT,
+		MEMORY | PVSYNC_ECS_COUNT, 1ULL << 63 | RECORD | PVSYNC_ECS_COUNT,
+	};
+
+	set_up_addresses();
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_SILENT, false), 0);
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		CHECK(msr_refused(wrong[i], false) && msr_refused(wrong[i], true));
+	record()->layout.version = PVSYNC_ECS_LAYOUT;
+	CHECK(msr_refused(RECORD | PVSYNC_ECS_FREE, false));
+	record()->layout.version = PVSYNC_ECS_LAYOUT_MSR;
+	record()->addresses[0] = MEMORY;
+	CHECK(msr_refused(RECORD | PVSYNC_ECS_FREE, false));
+	CHECK(shares_by_msr(PVSYNC_ECS_SILENT));
+	/* By the call it is another layout's. */
+	record()->addresses[0] = COUNT;
+	CHECK_EQ(share(PVSYNC_ECS_FREE), -KVM_EINVAL);
+}
+
+/* Restored before the record is there: the value is taken, nothing is claimed until it is. */
+static void a_restore_does_not_depend_on_the_record(void)
+{
+	set_up_addresses();
+	record()->layout.version = 0;
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_FREE, true), 0);
+	CHECK(shares_by_msr(PVSYNC_ECS_SILENT));
+	CHECK_EQ(pvsync_ecs_msr(&vcpu), RECORD | PVSYNC_ECS_FREE);
+	CHECK_EQ(where(0x00010000, 0, 0), PVSYNC_preempt_unknown);
+	record()->layout.version = PVSYNC_ECS_LAYOUT_MSR;
+	CHECK_EQ(pvsync_ecs_set_msr(&vcpu, RECORD | PVSYNC_ECS_FREE, false), 0);
+	CHECK(shares_by_msr(PVSYNC_ECS_FREE));
+	CHECK_EQ(where(0x00010000, 0, 0), PVSYNC_preempt_lock);
+}
+
 int main(void)
 {
 	RUN_TEST(a_layout_is_the_guests_own);
@@ -309,5 +411,9 @@ int main(void)
 	RUN_TEST(words_of_who_counts_are_marked);
 	RUN_TEST(what_is_not_understood_is_refused);
 	RUN_TEST(forms_that_do_not_exist_are_refused);
+	RUN_TEST(an_msr_shares_what_a_call_does);
+	RUN_TEST(a_call_and_an_msr_replace_each_other);
+	RUN_TEST(what_an_msr_refuses_changes_nothing);
+	RUN_TEST(a_restore_does_not_depend_on_the_record);
 	return check_summary();
 }

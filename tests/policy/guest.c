@@ -10,6 +10,8 @@
 static struct machine {
 	bool	kvm, dedicated, encrypted;
 	long	features;
+	unsigned int leaf;	/* what CPUID says; 0 for a host without the leaves */
+	const char *signature;	/* another one's than pvsync's, if there is one */
 } machine;
 static unsigned int asked;
 static unsigned long asked_for;
@@ -45,6 +47,27 @@ long kvm_hypercall1(unsigned int nr, unsigned long p1)
 	return p1 ? -1 : answer(nr);
 }
 
+/* Where there is no leaf of pvsync, a processor may answer with another leaf. */
+void cpuid(unsigned int leaf, unsigned int *eax, unsigned int *ebx, unsigned int *ecx,
+	   unsigned int *edx)
+{
+	const char *signature = machine.signature;
+
+	if (!signature)
+		signature = machine.leaf ? PVSYNC_CPUID_SIGNATURE : "GenuineIntel";
+	CHECK_EQ(leaf, PVSYNC_CPUID_BASE);
+	*eax = PVSYNC_CPUID_FEATURES;
+	memcpy(ebx, signature, 4);
+	memcpy(ecx, signature + 4, 4);
+	memcpy(edx, signature + 8, 4);
+}
+
+unsigned int cpuid_eax(unsigned int leaf)
+{
+	CHECK_EQ(leaf, PVSYNC_CPUID_FEATURES);
+	return machine.leaf;
+}
+
 bool boot_cpu_has(unsigned int feature)
 {
 	return feature == X86_FEATURE_VMMCALL;
@@ -78,6 +101,26 @@ static void it_is_asked_once_and_believed(void)
 	CHECK(lacks(PVSYNC_FEATURE_TLB, good, "the host does not offer it"));
 	good.features = 0;
 	CHECK(lacks(PVSYNC_FEATURE_HELP, good, "the host does not offer it"));
+}
+
+/* A host that has leaves is asked by nothing else; one whose leaves are not pvsync's is. */
+static void leaves_go_first(void)
+{
+	struct machine host = { .kvm = true, .features = OFFERED, .leaf = PVSYNC_FEATURE_TLB };
+
+	CHECK(lacks(PVSYNC_FEATURE_TLB, host, NULL));
+	CHECK(lacks(PVSYNC_FEATURE_HELP, host, "the host does not offer it"));
+	CHECK_EQ(asked, 0);
+	CHECK_EQ(pvsync_host_offers(), PVSYNC_FEATURE_TLB);
+	CHECK_EQ(asked, 0);
+	CHECK(!pvsync_host_has_msrs());
+	machine.leaf |= PVSYNC_FEATURE_ECS;
+	CHECK(pvsync_host_has_msrs());
+	host.signature = "pvsyncpvsynx";
+	CHECK(lacks(PVSYNC_FEATURE_HELP, host, NULL));
+	CHECK_EQ(asked, 1);
+	machine.leaf = PVSYNC_FEATURE_ECS;
+	CHECK(!pvsync_host_has_msrs());
 }
 
 /* An error has most bits set. */
@@ -174,23 +217,28 @@ static bool shows(struct machine one, const char *line)
 	return !strcmp(seq.text, line);
 }
 
+#define NOTHING	"host_features none\nhost_found_by none\n"
+
 /* in_force names what the host offers at the moment; a bit without a name is not left out. */
 static void what_is_offered_is_shown(void)
 {
 	struct machine host = { .kvm = true, .features = OFFERED };
 
-	CHECK(shows(host, "host_features help,ecs\n"));
+	CHECK(shows(host, "host_features help,ecs\nhost_found_by hypercall\n"));
 	CHECK_EQ(asked, 1);
 	CHECK_EQ(asked_for, PVSYNC_HC_FEATURES);
 	host.features = 1UL << 40 | PVSYNC_FEATURE_HELP;
-	CHECK(shows(host, "host_features help,bit40\n"));
+	CHECK(shows(host, "host_features help,bit40\nhost_found_by hypercall\n"));
 	host.features = 0;
-	CHECK(shows(host, "host_features none\n"));
+	CHECK(shows(host, NOTHING));
 	host.features = -1000;
-	CHECK(shows(host, "host_features none\n"));
+	CHECK(shows(host, NOTHING));
+	host.leaf = PVSYNC_FEATURE_ECS;
+	CHECK(shows(host, "host_features ecs\nhost_found_by cpuid\n"));
+	CHECK_EQ(asked, 0);
 	host.features = OFFERED;
 	host.encrypted = true;
-	CHECK(shows(host, "host_features none\n"));
+	CHECK(shows(host, NOTHING));
 	CHECK_EQ(asked, 0);
 }
 
@@ -199,6 +247,7 @@ int main(void)
 	RUN_TEST(what_is_offered_is_shown);
 	RUN_TEST(another_host_is_noticed);
 	RUN_TEST(it_is_asked_once_and_believed);
+	RUN_TEST(leaves_go_first);
 	RUN_TEST(an_error_is_no_offer);
 	RUN_TEST(who_cannot_use_it_does_not_ask);
 	return check_summary();

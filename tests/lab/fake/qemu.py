@@ -83,7 +83,8 @@ def in_force(asked: int) -> str:
                  if word.startswith("pvsync.") and "=" in word)
     told = {"lock": "qspinlock" if "nopvspin" in words else "pvqspinlock", "tau": "off",
             "impatience": "off", "halt_spins": "off", "help": "off", "tlb": "kvmtlb", "ecs": "off",
-            "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs"} | given
+            "ecs_record": "none", "park": "stock", "host_features": "help,tlb,ecs",
+            "host_found_by": "cpuid"} | given
     told["ecs_record"] = "none" if told["ecs"] == "off" else "taken"
     for name, usual in (("tau", "2000"), ("impatience", "16")):
         told[name] = given.get(name, usual if told["lock"].endswith("pmt") else "off")

@@ -416,32 +416,65 @@ static unsigned long ecs_nesting_offset(void)
 #endif
 }
 
-/* For the host with free, so that the host need not be of this kernel's version. */
+/*
+ * For the host with free, so that the host need not be of this kernel's version. Its own version
+ * says where the addresses are.
+ */
 static const struct pvsync_ecs_layout preempt_count_layout = {
-	.version	= PVSYNC_ECS_LAYOUT,
 	.interrupt	= NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET,
 	.section	= PREEMPT_MASK | (SOFTIRQ_MASK & ~SOFTIRQ_OFFSET),
 	.nesting	= PREEMPT_MASK,
 	.wait		= PREEMPT_OFFSET,
 };
 
+static const unsigned long record_forms[] = {
+	[FORM_OFF]	= PVSYNC_ECS_SILENT,
+	[FORM_COUNT]	= PVSYNC_ECS_COUNT,
+	[FORM_FREE]	= PVSYNC_ECS_FREE,
+};
+
+/* What the host also reads with free, in the order of the hypercall's a1 to a3. */
+static void ecs_get_addresses(u64 *addresses)
+{
+	unsigned long nesting = ecs_nesting_offset();
+
+	addresses[0] = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_preempt_count));
+	if (!nesting)
+		return;
+	addresses[1] = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_current_task));
+	addresses[2] = PAGE_OFFSET | nesting;
+}
+
+/*
+ * The guest may be saved in the midst of this. So each store to a record that is shared already
+ * leaves there what was there.
+ */
 static long ecs_share_record(void)
 {
-	u64 record = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_ecs));
-	unsigned long nesting = ecs_nesting_offset();
-	u64 count, task = 0, memory = 0;
+	struct pvsync_ecs *ecs = this_cpu_ptr(&pvsync_ecs);
+	u64 record = per_cpu_ptr_to_phys(ecs) | record_forms[form];
+	struct pvsync_ecs_layout layout = preempt_count_layout;
+	u64 addresses[ARRAY_SIZE(ecs->addresses)] = { };
+	bool by_msr = pvsync_host_has_msrs();
 
-	if (form == FORM_OFF)
-		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_SILENT, 0, 0, 0);
-	if (form == FORM_COUNT)
-		return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_COUNT, 0, 0, 0);
-	this_cpu_ptr(&pvsync_ecs)->layout = preempt_count_layout;
-	count = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_preempt_count));
-	if (nesting) {
-		task = per_cpu_ptr_to_phys(this_cpu_ptr(&pvsync_current_task));
-		memory = PAGE_OFFSET | nesting;
+	if (form == FORM_FREE) {
+		ecs_get_addresses(addresses);
+		layout.version = by_msr ? PVSYNC_ECS_LAYOUT_MSR : PVSYNC_ECS_LAYOUT;
+		ecs->layout = layout;
 	}
-	return kvm_hypercall4(PVSYNC_HC_ECS, record | PVSYNC_ECS_FREE, count, task, memory);
+	if (!by_msr) {
+		memset(ecs->addresses, 0, sizeof(ecs->addresses));
+		return kvm_hypercall4(PVSYNC_HC_ECS, record, addresses[0], addresses[1],
+				      addresses[2]);
+	}
+	memcpy(ecs->addresses, addresses, sizeof(addresses));
+	return pvsync_wrmsr_safe(MSR_PVSYNC_ECS, record) ? -KVM_EINVAL : 0;
+}
+
+static void ecs_unshare_record(void)
+{
+	if (!pvsync_host_has_msrs() || pvsync_wrmsr_safe(MSR_PVSYNC_ECS, 0))
+		kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
 }
 
 /* While it is false, CPUs share nothing. Soon after it becomes true, all CPUs share. */
@@ -505,7 +538,7 @@ static void ecs_share_cpu(void *unused)
 static void ecs_unshare_cpu(void *unused)
 {
 	this_cpu_write(taken, false);
-	kvm_hypercall4(PVSYNC_HC_ECS, 0, 0, 0, 0);
+	ecs_unshare_record();
 }
 
 /* No CPU may go down meanwhile: it would miss the call, and share on. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A guest asks what its host offers, see <linux/pvsync/abi.h>. */
+/*
+ * A guest asks what its host offers, see <linux/pvsync/abi.h>: by CPUID, and where that says
+ * nothing of pvsync by a hypercall, as older hosts have no such leaves.
+ */
 #include <linux/bitops.h>
 #include <linux/cc_platform.h>
 #include <linux/init.h>
@@ -8,9 +11,13 @@
 #include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/seq_file.h>
+#include <linux/string.h>
 #include <linux/workqueue.h>
 
 #include <linux/pvsync/abi.h>
+#include <linux/pvsync/shims.h>
+
+#include PVSYNC_CPUID_H
 
 #include "guest.h"
 #include "in_force.h"
@@ -29,6 +36,18 @@ static long __init guest_early_hypercall(unsigned int nr, unsigned long p1)
 	else
 		asm volatile("vmcall" : "=a" (ret) : "a" (nr), "b" (p1) : "memory");
 	return ret;
+}
+
+/* Return: what the leaves of pvsync say; 0 if the host has none. */
+static long guest_cpuid_features(void)
+{
+	u32 last, signature[3];
+
+	cpuid(PVSYNC_CPUID_BASE, &last, &signature[0], &signature[1], &signature[2]);
+	if (memcmp(signature, PVSYNC_CPUID_SIGNATURE, sizeof(signature)) ||
+	    last < PVSYNC_CPUID_FEATURES)
+		return 0;
+	return cpuid_eax(PVSYNC_CPUID_FEATURES);
 }
 
 /* The features that this boot has asked for and that its host offered. */
@@ -52,7 +71,7 @@ static const char *guest_why_not_ask(void)
 
 /**
  * pvsync_host_lacks - why this guest cannot use something of its host
- * @feature: a bit of PVSYNC_HC_FEATURES
+ * @feature: one of PVSYNC_FEATURE_*
  *
  * Context: early parameters or later, while booting; makes a hypercall.
  *
@@ -65,7 +84,7 @@ const char * __init pvsync_host_lacks(unsigned long feature)
 
 	if (reason)
 		return reason;
-	features = guest_early_hypercall(PVSYNC_HC_FEATURES, 0);
+	features = guest_cpuid_features() ?: guest_early_hypercall(PVSYNC_HC_FEATURES, 0);
 	if (features < 0 || !(features & feature))
 		return "the host does not offer it";
 	used |= feature;
@@ -77,13 +96,28 @@ const char * __init pvsync_host_lacks(unsigned long feature)
  *
  * Context: after the alternatives are patched; makes a hypercall.
  *
- * Return: bits of PVSYNC_HC_FEATURES, 0 if this guest does not ask its host.
+ * Return: PVSYNC_FEATURE_*, 0 if this guest does not ask its host.
  */
 unsigned long pvsync_host_offers(void)
 {
-	long features = guest_why_not_ask() ? 0 : kvm_hypercall1(PVSYNC_HC_FEATURES, 0);
+	long features;
 
+	if (guest_why_not_ask())
+		return 0;
+	features = guest_cpuid_features() ?: kvm_hypercall1(PVSYNC_HC_FEATURES, 0);
 	return max(features, 0L);
+}
+
+/**
+ * pvsync_host_has_msrs - whether records are shared by MSRs, not by hypercalls
+ *
+ * Context: any, in a guest that may use PVSYNC_FEATURE_ECS.
+ *
+ * Return: whether the host of this moment has the feature in its CPUID.
+ */
+bool pvsync_host_has_msrs(void)
+{
+	return guest_cpuid_features() & PVSYNC_FEATURE_ECS;
 }
 
 /*
@@ -128,7 +162,7 @@ static const char * const feature_names[] = {
 };
 
 /**
- * pvsync_host_in_force - show what the host offers, by name or, if it has none, by bit
+ * pvsync_host_in_force - show what the host offers, by name or bit, and what has said so
  * @seq: where to
  *
  * Context: may sleep.
@@ -149,5 +183,10 @@ void pvsync_host_in_force(struct seq_file *seq)
 			seq_printf(seq, "bit%u", bit);
 		between = ",";
 	}
-	seq_puts(seq, "\n");
+	if (!offered)
+		seq_puts(seq, "\nhost_found_by none\n");
+	else if (guest_cpuid_features())
+		seq_puts(seq, "\nhost_found_by cpuid\n");
+	else
+		seq_puts(seq, "\nhost_found_by hypercall\n");
 }

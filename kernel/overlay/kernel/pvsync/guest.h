@@ -6,6 +6,7 @@
 
 const char *pvsync_host_lacks(unsigned long feature);
 unsigned long pvsync_host_offers(void);
+bool pvsync_host_has_msrs(void);
 
 /*
  * Each mechanism that a boot has chosen is told at times whether the host offers what the

@@ -187,8 +187,12 @@ struct pvsync_number pvsync_extend_cap = {
 };
 EXPORT_SYMBOL_GPL(pvsync_extend_cap);
 
-/* Whether the host answers pvsync's hypercalls; else they are as unknown as to stock KVM. */
-bool pvsync_hypercalls = true;
+/*
+ * Whether a VM whose monitor has not said what it is to have (KVM_CAP_PVSYNC) has everything of
+ * pvsync. Else it has nothing, and hypercalls are as unknown as to stock KVM. A lab's convenience:
+ * no monitor knows the capability so far.
+ */
+bool pvsync_hypercalls = IS_ENABLED(CONFIG_PVSYNC_KVM_OFFER);
 EXPORT_SYMBOL_GPL(pvsync_hypercalls);
 module_param_named(hypercalls, pvsync_hypercalls, bool, 0644);
 

@@ -46,7 +46,8 @@ void pvsync_park_in_force(struct seq_file *seq);
 #ifdef CONFIG_PVSYNC_GUEST
 void pvsync_host_in_force(struct seq_file *seq);
 #else
-#define pvsync_host_in_force(seq)	seq_puts(seq, "host_features none\n")
+#define pvsync_host_in_force(seq)	\
+	seq_puts(seq, "host_features none\nhost_found_by none\n")
 #endif
 
 #endif /* _KERNEL_PVSYNC_IN_FORCE_H */

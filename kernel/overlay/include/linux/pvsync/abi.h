@@ -6,12 +6,11 @@
 
 /*
  * What a pvsync guest and a pvsync host agree on, see docs/abi/hypercalls.rst
- * of the project.
+ * and docs/abi/cpuid-msr.rst of the project.
  *
- * Hypercall numbers: KVM counts its own up from 1, and answers -KVM_ENOSYS to
- * all others; 'p' 'v' in the upper half is out of its way. A QEMU that does not
- * know the name of a CPUID feature bit would filter the bit out. It does not
- * filter a hypercall that asks.
+ * Numbers of hypercalls, of MSRs and of the capability have 'p' 'v' in the upper half, out of
+ * the way of KVM's own. KVM counts hypercalls and capabilities up from 1, and its MSRs have 'K'
+ * 'V' 'M'. A KVM that does not know a number refuses it.
  */
 #define PVSYNC_HC_FEATURES	0x70760000
 #define PVSYNC_HC_HELP		0x70760001
@@ -23,6 +22,24 @@
 #define PVSYNC_FEATURE_HELP	(1UL << 0)
 #define PVSYNC_FEATURE_ECS	(1UL << 2)
 #define PVSYNC_FEATURE_TLB	(1UL << 3)
+#define PVSYNC_FEATURES		(PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_ECS | PVSYNC_FEATURE_TLB)
+
+/*
+ * CPUID: a range of hypervisor leaves. The first leaf has the last one in eax and the signature
+ * in ebx, ecx and edx. The second leaf has the features in eax, and 0 in the others.
+ */
+#define PVSYNC_CPUID_BASE	0x40007600
+#define PVSYNC_CPUID_FEATURES	0x40007601
+#define PVSYNC_CPUID_SIGNATURE	"pvsyncpvsync"
+
+/* KVM_ENABLE_CAP for a VM: args[0] has the features, the other arguments are 0. */
+#define KVM_CAP_PVSYNC		0x70760000
+
+/*
+ * With PVSYNC_FEATURE_ECS: the record that the vCPU shares and the form of its claims, as a0 of
+ * PVSYNC_HC_ECS has them. What a1 to a3 have is in the record then.
+ */
+#define MSR_PVSYNC_ECS		0x70760003
 
 /*
  * Do not use number 0x70760002 and feature 1 again. They were a flush whose caller did not
@@ -98,11 +115,12 @@
 #define PVSYNC_ECS_BORROWED	(1ULL << 63)
 
 /* Version of the layout below; a host refuses versions that it does not know. */
-#define PVSYNC_ECS_LAYOUT	1
+#define PVSYNC_ECS_LAYOUT	1	/* for PVSYNC_HC_ECS */
+#define PVSYNC_ECS_LAYOUT_MSR	2	/* for MSR_PVSYNC_ECS: with the addresses in the record */
 
 /**
  * struct pvsync_ecs_layout - how the preempt count of a guest is laid out
- * @version: PVSYNC_ECS_LAYOUT
+ * @version: PVSYNC_ECS_LAYOUT or PVSYNC_ECS_LAYOUT_MSR
  * @interrupt: bits of the count, any of which is set while an interrupt is handled
  * @section: bits, any of which is set while the guest does not switch tasks; they
  *	share none with @interrupt
@@ -125,8 +143,8 @@ struct pvsync_ecs_layout {
  * struct pvsync_ecs - what a vCPU and its host tell each other
  * @non_preemptable: sections in which the guest does not switch tasks
  * @preemptable: sections that it can switch away from
- * @layout: of the preempt count, with PVSYNC_ECS_FREE only; read by the call that shares
- * @guest_reserved: 0
+ * @layout: of the preempt count, with PVSYNC_ECS_FREE only; read when the record is shared
+ * @addresses: a1 to a3 of PVSYNC_HC_ECS, with PVSYNC_ECS_LAYOUT_MSR; 0 otherwise
  * @preempted: the vCPU waits for a CPU of the host
  * @overcommitted: when the vCPU came to its CPU, something else waited for that CPU
  * @borrowed: the vCPU runs on borrowed time, as the words say in their top bit
@@ -139,7 +157,7 @@ struct pvsync_ecs {
 	__u64	non_preemptable;
 	__u64	preemptable;
 	struct pvsync_ecs_layout layout;
-	__u64	guest_reserved[3];
+	__u64	addresses[3];
 
 	__u32	preempted;
 	__u32	overcommitted;

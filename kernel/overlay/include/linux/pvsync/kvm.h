@@ -14,6 +14,7 @@
 #include <linux/pvsync/kvm/ecs.h>
 #include <linux/pvsync/kvm/hypercall.h>
 #include <linux/pvsync/kvm/loan.h>
+#include <linux/pvsync/kvm/offer.h>
 #include <linux/pvsync/kvm/switch.h>
 #include <linux/pvsync/kvm/tlb.h>
 #include <linux/pvsync/kvm/window.h>
@@ -97,6 +98,7 @@ struct pvsync_vcpu {
  * @aple_max: see there
  * @aple_step: see there
  * @aple_epoch: its own length of an epoch plus 1, spins; 0 for the host's
+ * @features: what its monitor has enabled, PVSYNC_FEATURE_*, plus 1; 0 for the host's
  * @shoots: a vCPU of it has asked for a flush of others
  * @ecs_refused: a record of its vCPUs was refused, which was said
  * @epochs: of its search for a window; NULL until they are needed
@@ -116,6 +118,7 @@ struct pvsync_vm {
 	u32		aple_max;
 	u32		aple_step;
 	u32		aple_epoch;
+	u32		features;
 	bool		shoots;
 	bool		ecs_refused;
 

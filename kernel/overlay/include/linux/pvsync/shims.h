@@ -65,8 +65,9 @@
 /* KVM: for the modules of the vendors alone. */
 #define EXPORT_SYMBOL_FOR_KVM_INTERNAL(symbol)	EXPORT_SYMBOL_GPL(symbol)
 
-/* Processors: a model specific register that may not exist, and the header of CPUID. */
+/* Processors: model specific registers that may not exist, and the header of CPUID. */
 #define pvsync_rdmsr_safe(msr, value)	rdmsrl_safe(msr, value)
+#define pvsync_wrmsr_safe(msr, value)	wrmsrl_safe(msr, value)
 #define PVSYNC_CPUID_H			<asm/cpuid.h>
 
 /* Timers. */
@@ -148,6 +149,7 @@ do {							\
 #define pvsync_svm_flushes_by_address()	(!tdp_enabled)
 
 #define pvsync_rdmsr_safe(msr, value)	rdmsrq_safe(msr, value)
+#define pvsync_wrmsr_safe(msr, value)	wrmsrq_safe(msr, value)
 #define PVSYNC_CPUID_H			<asm/cpuid/api.h>
 
 #define pvsync_timer_is_set_up(timer)	ACCESS_PRIVATE(timer, function)

@@ -47,7 +47,7 @@ static struct pvsync_ecs *claim_make_record(void)
 			.nesting	= 0x000000ff,
 			.wait		= 1,
 		};
-		memset(record->guest_reserved, 0, sizeof(record->guest_reserved));
+		memset(record->addresses, 0, sizeof(record->addresses));
 	}
 	return record;
 }

@@ -116,7 +116,7 @@ static void fuzz_make_layout(struct rnd_state *rnd, u64 gpa)
 		.nesting	= 0x0000ffff >> fuzz_one_of(rnd, 8),
 		.wait		= fuzz_one_of(rnd, 3),
 	};
-	memset(record->guest_reserved, 0, sizeof(record->guest_reserved));
+	memset(record->addresses, 0, sizeof(record->addresses));
 }
 
 static long fuzz_share_record(struct rnd_state *rnd)

@@ -409,58 +409,93 @@ static bool ecs_map_record(struct kvm_vcpu *vcpu, struct gfn_to_hva_cache *where
 	       !kvm_gfn_to_hva_cache_init(vcpu->kvm, where, gpa, size) && where->memslot;
 }
 
-/*
- * This warns once for each VM, as each of its vCPUs asks, and asks again.
- *
- * Return: what the guest gets.
- */
-static long ecs_refuse_record(struct kvm_vcpu *vcpu, const char *reason)
+/* This warns once for each VM, as each of its vCPUs asks, and asks again. */
+static void ecs_say_refused(struct kvm_vcpu *vcpu, const char *reason)
 {
 	if (!xchg(&vcpu->kvm->arch.pvsync.ecs_refused, true))
 		pr_warn_ratelimited("process %d: a guest's record of critical sections is refused: %s\n",
 				    task_tgid_nr(current), reason);
-	return -KVM_EINVAL;
 }
 
 /* A reserved field may mean something to a later guest, which then needs a later host. */
-static bool ecs_understands_layout(const struct pvsync_ecs *record)
+static bool ecs_understands_layout(const struct pvsync_ecs_layout *layout, u32 version)
 {
-	const struct pvsync_ecs_layout *layout = &record->layout;
-
-	return layout->version == PVSYNC_ECS_LAYOUT && !layout->reserved &&
-	       !memchr_inv(record->guest_reserved, 0, sizeof(record->guest_reserved)) &&
+	return layout->version == version && !layout->reserved &&
 	       !(layout->interrupt & layout->section) && !(layout->nesting & ~layout->section) &&
 	       layout->wait && !(layout->wait & ~layout->nesting);
 }
 
-/* Context: hypercall of @vcpu, may sleep; KVM's memory slots stay. */
-static bool ecs_read_layout(struct kvm_vcpu *vcpu)
+/*
+ * A guest that shares by the MSR has the addresses in the record. So the monitor saves one
+ * number, and restores it in whatever order.
+ *
+ * Context: may sleep; KVM's memory slots stay.
+ */
+static bool ecs_read_layout(struct kvm_vcpu *vcpu, struct pvsync_shared *next)
 {
-	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	u64 *addresses = &next->asked[1];
 	struct pvsync_ecs record;
 
-	if (kvm_read_guest_cached(vcpu->kvm, &ecs->record, &record, TOLD_OFFSET) ||
-	    !ecs_understands_layout(&record))
+	if (kvm_read_guest_cached(vcpu->kvm, &next->record, &record, TOLD_OFFSET) ||
+	    !ecs_understands_layout(&record.layout,
+				    next->by_msr ? PVSYNC_ECS_LAYOUT_MSR : PVSYNC_ECS_LAYOUT))
 		return false;
-	ecs->layout = record.layout;
+	next->layout = record.layout;
+	if (next->by_msr)
+		memcpy(addresses, record.addresses, sizeof(record.addresses));
+	else if (memchr_inv(record.addresses, 0, sizeof(record.addresses)))
+		return false;
 	return true;
 }
 
-static bool ecs_map_free_form(struct kvm_vcpu *vcpu, u64 a1, u64 a2, u64 a3)
+static bool ecs_map_free_form(struct kvm_vcpu *vcpu, struct pvsync_shared *next)
 {
-	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	u64 a1 = next->asked[1], a2 = next->asked[2], a3 = next->asked[3];
 
-	if (!a1 || !ecs_map_record(vcpu, &ecs->preempt_count, a1, sizeof(u32)))
+	if (!a1 || !ecs_map_record(vcpu, &next->preempt_count, a1, sizeof(u32)))
 		return false;
 	if (!a2)
 		return !a3;
-	ecs->memory = a3 & ~PVSYNC_ECS_TASK_MASK;
-	ecs->nesting = a3 & PVSYNC_ECS_TASK_MASK;
-	return IS_ALIGNED(ecs->nesting, sizeof(s32)) &&
-	       ecs_map_record(vcpu, &ecs->task, a2, sizeof(u64));
+	next->memory = a3 & ~PVSYNC_ECS_TASK_MASK;
+	next->nesting = a3 & PVSYNC_ECS_TASK_MASK;
+	return IS_ALIGNED(next->nesting, sizeof(s32)) &&
+	       ecs_map_record(vcpu, &next->task, a2, sizeof(u64));
 }
 
-/* Tell a vCPU in a hypercall that it runs, and write what the host could not write before. */
+/*
+ * Find what is to be shared by what was asked for, and change nothing else.
+ *
+ * Return: why it is refused; NULL if it is not. If the record without what it refers to could
+ * be shared, @next says so by its form all the same.
+ */
+static const char *ecs_prepare(struct kvm_vcpu *vcpu, struct pvsync_shared *next)
+{
+	const u64 *asked = next->asked;
+	u8 form = asked[0] & PVSYNC_ECS_FORM_MASK;
+
+	if (!ecs_map_record(vcpu, &next->record, asked[0] - form, PVSYNC_ECS_SIZE))
+		return "it is not in the guest's memory";
+	switch (form) {
+	case PVSYNC_ECS_COUNT:
+	case PVSYNC_ECS_SILENT:
+		if (asked[1] || asked[2] || asked[3])
+			return "its form takes no other address";
+		break;
+	case PVSYNC_ECS_FREE:
+		next->form = PVSYNC_ECS_SILENT;
+		if (!ecs_read_layout(vcpu, next))
+			return "the layout of its preempt count is not understood";
+		if (!ecs_map_free_form(vcpu, next))
+			return "what it refers to is not in the guest's memory";
+		break;
+	default:
+		return "its form is not known";
+	}
+	next->form = form;
+	return NULL;
+}
+
+/* Tell a vCPU that asks for it that it runs, and write what the host could not write before. */
 static void ecs_tell_again(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
@@ -473,6 +508,20 @@ static void ecs_tell_again(struct kvm_vcpu *vcpu)
 	told.preempted = 0;
 	ecs_tell_guest(vcpu, &told);
 	preempt_enable();
+}
+
+/*
+ * The record may have words of an earlier host, or of this one before a CPU went down. What
+ * it was told is 0 in @next, and not written yet.
+ */
+static void ecs_adopt(struct kvm_vcpu *vcpu, const struct pvsync_shared *next)
+{
+	preempt_disable();
+	pvsync_ecs_forget(vcpu);
+	pvsync_loan_init(vcpu);
+	vcpu->arch.pvsync.ecs = *next;
+	preempt_enable();
+	ecs_tell_again(vcpu);
 }
 
 /**
@@ -493,47 +542,77 @@ static void ecs_tell_again(struct kvm_vcpu *vcpu)
  */
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3)
 {
-	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
-	const u64 asked[] = { a0, a1, a2, a3 };
-	u64 form = a0 & PVSYNC_ECS_FORM_MASK;
+	const struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	struct pvsync_shared next = { .asked = { a0, a1, a2, a3 } };
+	const char *reason;
 
-	if (ecs->form && !memcmp(ecs->asked, asked, sizeof(asked))) {
+	if (ecs->form && !ecs->by_msr && !memcmp(ecs->asked, next.asked, sizeof(next.asked))) {
 		ecs_tell_again(vcpu);
 		return 0;
 	}
 	pvsync_ecs_forget(vcpu);
 	if (!a0 && !a1 && !a2 && !a3)
 		return 0;
-	if (!ecs_map_record(vcpu, &ecs->record, a0 - form, PVSYNC_ECS_SIZE))
-		return ecs_refuse_record(vcpu,
-					 "it is not in the guest's memory");
-	switch (form) {
-	case PVSYNC_ECS_COUNT:
-	case PVSYNC_ECS_SILENT:
-		if (a1 || a2 || a3)
-			return ecs_refuse_record(vcpu,
-						 "its form takes no other address");
-		break;
-	case PVSYNC_ECS_FREE:
-		if (!ecs_read_layout(vcpu))
-			return ecs_refuse_record(vcpu,
-						 "the layout of its preempt count is not understood");
-		if (!ecs_map_free_form(vcpu, a1, a2, a3))
-			return ecs_refuse_record(vcpu,
-						 "what it refers to is not in the guest's memory");
-		break;
-	default:
-		return ecs_refuse_record(vcpu, "its form is not known");
+	reason = ecs_prepare(vcpu, &next);
+	if (reason) {
+		ecs_say_refused(vcpu, reason);
+		return -KVM_EINVAL;
 	}
-	preempt_disable();
-	pvsync_loan_init(vcpu);
-	/* The record may have words of an earlier host, or of this one before a CPU went down. */
-	memset(&ecs->told, 0, sizeof(ecs->told));
-	ecs->written = false;
-	memcpy(ecs->asked, asked, sizeof(asked));
-	ecs->form = form;
-	preempt_enable();
-	ecs_tell_again(vcpu);
+	ecs_adopt(vcpu, &next);
+	return 0;
+}
+
+/**
+ * pvsync_ecs_msr - the value of MSR_PVSYNC_ECS
+ * @vcpu: the vCPU
+ *
+ * Context: thread of @vcpu.
+ *
+ * Return: what was written to it last and taken; 0 if nothing is shared by it.
+ */
+u64 pvsync_ecs_msr(struct kvm_vcpu *vcpu)
+{
+	const struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+
+	return ecs->form && ecs->by_msr ? ecs->asked[0] : 0;
+}
+
+/**
+ * pvsync_ecs_set_msr - write to MSR_PVSYNC_ECS
+ * @vcpu: the vCPU
+ * @data: the value
+ * @by_monitor: it is the monitor that writes
+ *
+ * The same value again changes nothing, as with pvsync_ecs_share().
+ *
+ * A monitor may restore a value before the record is in memory, or after the guest has written
+ * something else there. No guest may make its own restore fail. So the monitor's value is
+ * taken, and the record claims nothing until the guest writes to the MSR again.
+ *
+ * Context: thread of @vcpu, may sleep.
+ *
+ * Return: 0, or 1 for a value that is refused; all is as before then.
+ */
+int pvsync_ecs_set_msr(struct kvm_vcpu *vcpu, u64 data, bool by_monitor)
+{
+	struct pvsync_shared next = { .asked = { data }, .by_msr = true };
+	const char *reason;
+
+	if (!data) {
+		pvsync_ecs_forget(vcpu);
+		return 0;
+	}
+	if (pvsync_ecs_msr(vcpu) == data &&
+	    vcpu->arch.pvsync.ecs.form == (data & PVSYNC_ECS_FORM_MASK)) {
+		ecs_tell_again(vcpu);
+		return 0;
+	}
+	reason = ecs_prepare(vcpu, &next);
+	if (reason && !(by_monitor && next.form)) {
+		ecs_say_refused(vcpu, reason);
+		return 1;
+	}
+	ecs_adopt(vcpu, &next);
 	return 0;
 }
 

@@ -14,6 +14,8 @@
 #include <linux/pvsync/kvm/ecs.h>
 
 long pvsync_ecs_share(struct kvm_vcpu *vcpu, u64 a0, u64 a1, u64 a2, u64 a3);
+u64 pvsync_ecs_msr(struct kvm_vcpu *vcpu);
+int pvsync_ecs_set_msr(struct kvm_vcpu *vcpu, u64 data, bool by_monitor);
 bool pvsync_ecs_has_interrupt(struct kvm_vcpu *vcpu);
 enum pvsync_vcpu_counter pvsync_ecs_where(struct kvm_vcpu *vcpu);
 enum pvsync_vcpu_counter pvsync_where(struct kvm_vcpu *vcpu);

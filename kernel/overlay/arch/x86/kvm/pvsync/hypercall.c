@@ -8,16 +8,26 @@
 #include <linux/pvsync/vcpus.h>
 
 #include "ecs.h"
+#include "offer.h"
 #include "spin.h"
 #include "tlb.h"
 
-static unsigned long hypercall_features(struct kvm_vcpu *vcpu)
+/* The features that a call is of, any of which will do; 0 for a number that is not pvsync's. */
+static unsigned long hypercall_is_of(unsigned long nr)
 {
-	unsigned long offered = PVSYNC_FEATURE_HELP | PVSYNC_FEATURE_ECS;
-
-	if (pvsync_tlb_offered(vcpu))
-		offered |= PVSYNC_FEATURE_TLB;
-	return offered;
+	switch (nr) {
+	case PVSYNC_HC_FEATURES:
+		return PVSYNC_FEATURES;
+	case PVSYNC_HC_HELP:
+		return PVSYNC_FEATURE_HELP;
+	case PVSYNC_HC_TLB:
+		return PVSYNC_FEATURE_TLB;
+	case PVSYNC_HC_ECS:
+	case PVSYNC_HC_GIVE_BACK:
+		return PVSYNC_FEATURE_ECS;
+	default:
+		return 0;
+	}
 }
 
 /**
@@ -42,7 +52,7 @@ static unsigned long hypercall_features(struct kvm_vcpu *vcpu)
 unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned long a0,
 			       unsigned long a1, unsigned long a2, unsigned long a3)
 {
-	if (!READ_ONCE(pvsync_hypercalls)) {
+	if (!(pvsync_vm_features(vcpu->kvm) & hypercall_is_of(nr))) {
 		if (nr == PVSYNC_HC_ECS)
 			pvsync_ecs_forget(vcpu);
 		else if (nr == PVSYNC_HC_GIVE_BACK)
@@ -52,7 +62,7 @@ unsigned long pvsync_hypercall(struct kvm_vcpu *vcpu, unsigned long nr, unsigned
 
 	switch (nr) {
 	case PVSYNC_HC_FEATURES:
-		return a0 ? -KVM_EINVAL : hypercall_features(vcpu);
+		return a0 ? -KVM_EINVAL : pvsync_vcpu_features(vcpu);
 	case PVSYNC_HC_HELP:
 		if (a0)
 			return -KVM_EINVAL;

@@ -39,7 +39,8 @@ struct pvsync_told {
  * @nesting: where a task has its nesting of RCU readers
  * @told: what the record is to say
  * @written: the record says what @told has
- * @asked: the arguments of the call that shared all this
+ * @asked: the arguments of the call that shared all this, or the same by the MSR
+ * @by_msr: the guest shares by MSR_PVSYNC_ECS, whose value is the first of @asked
  */
 struct pvsync_shared {
 	u8			form;
@@ -52,6 +53,7 @@ struct pvsync_shared {
 	struct pvsync_told	told;
 	bool			written;
 	u64			asked[4];
+	bool			by_msr;
 };
 
 void pvsync_ecs_forget(struct kvm_vcpu *vcpu);
