@@ -90,15 +90,23 @@ class Control:
             self._note(">", line)
             self._unsent.append(line.encode() + b"\n")
             if self._steer is None:
-                self._send()
+                self._send(self._due())
         return future
 
-    def _send(self) -> None:
+    def _due(self) -> bytes:
+        """What is to be sent; the caller holds the lock."""
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        return data
+
+    def _send(self, data: bytes) -> None:
         try:
-            self._stream.sendall(b"".join(self._unsent))
+            if self._steer is None:
+                self._stream.sendall(data)
+            else:
+                self._steer.hand_over(self._stream, data)
         except OSError as error:
             raise HostLost(self._reason()) from error
-        self._unsent.clear()
 
     def call(self, op: str, *, timeout: float = 60.0, patience: float = 0.0,
              **arguments: Any) -> Answer:
@@ -132,8 +140,9 @@ class Control:
         try:
             while not future.done() and (left := end - time.monotonic()) > 0:
                 with self._lock:
-                    self._send()
-                steer.resume(self._stream)
+                    due = self._due()
+                self._send(due)
+                steer.go_on()
                 if not steer.wait(left):
                     return
                 # Heard also when the answer is there: one left over would be taken for the

@@ -5,7 +5,9 @@ When a request reaches hostd must not depend on how fast this machine is, or run
 seed would differ. So time stands still while the lab thinks: hostd says that it has nothing
 left to do and stops its own machine (a write to the port of QEMU's pvpanic device, which
 pauses it at that very instruction's round). The lab hands its next requests to the stopped
-machine, waits until QEMU has taken all of them, and lets it go on.
+machine, waits until QEMU has taken all of them, and lets it go on. It sends pieces that the
+socket hands over whole: of two halves QEMU might take one alone, and give the guest another
+number of buffers.
 
 	lab				QEMU				hostd
 	requests -> socket		stopped
@@ -33,6 +35,8 @@ POLL_S = 0.001
 SAVE_POLL_S = 0.05
 """Between two looks whether a machine has been saved, or loaded."""
 CONNECT_S = 30.0
+PIECE = 1 << 14
+"""Bytes that a Unix socket hands over whole, and a multiple of what QEMU reads at once."""
 
 
 class SteerError(LabError):
@@ -51,13 +55,14 @@ class Steer:
             raise SteerError(f"QEMU's monitor does not answer: {error}") from error
         self._qmp.settimeout(CONNECT_S)
 
-    def resume(self, stream: socket.socket) -> None:
-        """Let the host run, once QEMU has taken everything that was sent to it."""
-        try:
+    def hand_over(self, stream: socket.socket, data: bytes) -> None:
+        """Send to a host that stands still; QEMU has taken all of it on return.
+
+        Raises OSError when QEMU has ended.
+        """
+        for begin in range(0, len(data), PIECE):
+            stream.sendall(data[begin:begin + PIECE])
             self._until_taken(stream)
-        except OSError as error:
-            raise SteerError(f"QEMU does not let the host go on: {error}") from error
-        self.go_on()
 
     def go_on(self) -> None:
         """Let the host run."""

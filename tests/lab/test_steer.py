@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The dialogue with a host that stands still, with real sockets and no machine."""
 
+import fcntl
 import json
 import socket
+import struct
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +16,9 @@ import pytest
 
 from lab.machine.control import Control, HostLost
 from lab.machine.steer import Steer, SteerError, unsent
+
+WHOLE = 1 << 15
+"""Bytes that a Unix socket takes in one piece at least; the rest of a message is another one."""
 
 
 class FakeHost:
@@ -174,3 +180,23 @@ def test_what_is_not_taken_is_not_called_sent(tmp_path: Path,
         one.call("hello")
     assert unsent(host.ours) > 0 and not host.seen
     one.close()
+
+
+def test_long_requests_are_sent_in_pieces(tmp_path: Path) -> None:
+    """QEMU has taken each before the next is sent, so that what it reads at once is the same."""
+    waited, got = [0], b""
+
+    def take() -> None:
+        nonlocal got
+        while len(got) < len(sent):
+            time.sleep(0.002)
+            (size,) = struct.unpack("i", fcntl.ioctl(host.theirs, termios.FIONREAD, b"\0" * 4))
+            waited.append(size)
+            got += host.theirs.recv(4096)
+
+    host, sent = FakeHost(tmp_path), bytes(range(256)) * 400
+    reader = threading.Thread(target=take)
+    reader.start()
+    Steer(host.monitor).hand_over(host.ours, sent)
+    reader.join()
+    assert got == sent and 4096 < max(waited) < WHOLE
