@@ -53,15 +53,21 @@ static void lockstep_main_enter(void)
 }
 
 /*
- * The main loop is about to poll.  Its turn ends with a pass that raised no
- * new event: how many passes it takes does not show in virtual time.
+ * The main loop is about to poll.  Its turn ends with a pass that found nothing
+ * and raised no new event: how many passes it takes does not show in virtual
+ * time.
+ *
+ * That a pass raised no event does not suffice.  When a device starts in a
+ * round, it adds descriptors while the main loop sleeps in a poll without them.
+ * The turn's first pass does not see them, and whether the second one came
+ * before or after the end of the next round would be up to real time.
  */
-static bool lockstep_main_leave(void)
+static bool lockstep_main_leave(bool found)
 {
     if (!lockstep.main_turn) {
         return false;
     }
-    if (lockstep_notified()) {
+    if (lockstep_notified() || found) {
         return true;
     }
     lockstep.main_turn = false;
