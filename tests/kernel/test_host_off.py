@@ -54,9 +54,11 @@ KVM_SITES = {X86: 2, SVM: 2, VMX: 2, MAIN: 2}
 """Branches on the host's key, all of them in FUNCTIONS."""
 ALWAYS = {"pvsync_assert_flushed", "pvsync_settle_exit", "pvsync_init_vm", "pvsync_destroy_vm",
           "pvsync_ecs_forget", "pvsync_flush_tlb",
-          "pvsync_hypercall", "pvsync_create_vm_debugfs"}
+          "pvsync_hypercall", "pvsync_create_vm_debugfs", "pvsync_check_extension",
+          "pvsync_enable_cap", "pvsync_get_msr", "pvsync_set_msr"}
 """What KVM calls of pvsync whether it is off or not: as a VM or vCPU comes or goes, for pvsync's
-own hypercalls, and for a request that follows from one."""
+own hypercalls, for a request that follows from one, and for capabilities and MSRs that KVM does
+not know."""
 
 STEP = re.compile(r" *([0-9a-f]+):\t(.*)")
 NOOP = re.compile(r"nop[lw]?\b|xchg +%ax,%ax|data16 (?:cs )?nopw|cs nopw")
