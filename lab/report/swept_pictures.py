@@ -15,6 +15,8 @@ SIZE = (8.5, 4.2)
 """Inches of a plot."""
 ROW = 0.28
 """Inches of a setting."""
+LEFT, RIGHT, BELOW, ABOVE = 2.7, 0.2, 0.6, 0.15
+"""Inches around a panel of the overview. No solver places it: its last digits vary."""
 Drawn = tuple[str, str, float, Callable[[Axes], None]]
 """Name, caption, inches of height, and what draws it."""
 
@@ -38,9 +40,12 @@ def overview(name: str, found: Swept, rows: Sequence[Ranked]) -> Plot:
     heights = [height for _, _, height, _ in panels]
 
     def draw(figure: Figure) -> None:
+        figure.set_layout_engine("none")
         places = figure.subfigures(len(panels), squeeze=False, height_ratios=heights)
-        for place, (_, _, _, drawn) in zip(places.flat, panels, strict=True):
-            drawn(place.subplots())
+        for place, (_, _, height, drawn) in zip(places.flat, panels, strict=True):
+            drawn(place.subplots(gridspec_kw={
+                "left": LEFT / SIZE[0], "right": 1 - RIGHT / SIZE[0],
+                "bottom": BELOW / height, "top": 1 - ABOVE / height}))
 
     return drawing.plot(name, "", (SIZE[0], sum(heights)), draw)
 
