@@ -22,7 +22,8 @@ from lab.sweep import collect, grid, keep, page, search
 from lab.sweep.store import Store
 from tests.lab import sweeping
 from tests.lab.sweeping import BUILD, HOST
-from tests.lab.test_sweep import FILE_HERE, SEARCH, Fake
+from tests.lab.test_sweep import FILE_HERE, Fake
+from tests.lab.test_sweep_search import SEARCH
 
 FILE = sweeping.FILE.replace('"ecs-count"]\nvary', '"placebo", "ecs-count"]\nvary').replace(
     "seeds = 3", "seeds = 8")
