@@ -12,11 +12,15 @@ from functools import cache
 
 from lab.core.errors import UsageError
 from lab.core.model import Experiment, Manifest
-from lab.plan import kconfig
+from lab.plan import kconfig, known
 from lab.plan.known import PREFIX
 
 FILE = "/sys/kernel/debug/pvsync/in_force"
-COMMAND = f"cat {FILE} 2>/dev/null || :"
+GOVERNOR = "steal_governor"
+"""What lab/target/steal-governor has in force: its policy, while it runs and has its cpuset."""
+COMMAND = (f"cat {FILE} 2>/dev/null; read -r pid policy 2>/dev/null </run/pvsync/{GOVERNOR}"
+           ' && [ -d "/proc/$pid" ] && read -r cpus </sys/fs/cgroup/pvsync/cpuset.cpus.effective'
+           f' && [ -n "$cpus" ] && echo "{GOVERNOR} $policy"; :')
 """Guest command whose output `mismatches` takes; nothing in a kernel without the file."""
 NUMBER = "a number"
 """Stands for what the kernel measures itself."""
@@ -85,6 +89,8 @@ def wanted(arguments: Sequence[str], vcpus: int, expect: Mapping[str, str] | Non
         asked["tau"] = (given["tau"],)
     elif given.get("lock") in WITH_TAU:
         asked["tau"] = (NUMBER,)
+    if (policy := known.governor(arguments)) is not None:
+        asked[GOVERNOR] = (policy,)
     for name in ("impatience", "halt_spins"):
         if name in given:
             asked[name] = (given[name],)

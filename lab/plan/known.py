@@ -27,6 +27,11 @@ VCPU_PREFIX = "vcpu."
 """Of what the threads of guests' vCPUs are asked to have."""
 VCPU: dict[str, Values] = {"slice_us": (("", 100, 100_000),)}
 """As far as EEVDF takes a slice, lab/target/slices.py."""
+LAB_PREFIX = "lab."
+"""Of what the lab's first process in a guest reads (lab/target/guest-init)."""
+GOVERNOR = LAB_PREFIX + "steal_governor"
+POLICY = re.compile(r"[1-9]\d{0,5},(?:0|[1-9]\d{0,5}),(?:0|[1-9]\d{0,5})", re.ASCII)
+"""PERIOD_MS,HIGH,LOW, as lab/target/steal-governor takes it."""
 GLOBAL = "global"
 """Value of a VM's own parameter that follows the host's."""
 U32 = 2**32 - 1
@@ -180,8 +185,26 @@ def _wrong(what: str, name: str, text: str, known: Mapping[str, Values]) -> str:
             f" (known: {shown(values) or 'no value at all'})")
 
 
+def governor(arguments: Iterable[str]) -> str | None:
+    """The policy of steal-governor that boot arguments ask for; the last one counts."""
+    asked = [text for name, _, text in (one.partition("=") for one in arguments)
+             if name == GOVERNOR]
+    return asked[-1] if asked else None
+
+
+def _wrong_of_lab(argument: str) -> str:
+    """What is wrong with an argument for the lab's first process in a guest, or nothing."""
+    name, _, text = argument.partition("=")
+    if name != GOVERNOR:
+        return f"the lab has no boot argument {name} for schemes (known: {GOVERNOR})"
+    return "" if POLICY.fullmatch(text) else (
+        f"{name} does not take '{text}': give PERIOD_MS,HIGH,LOW, such as 1000,5,2")
+
+
 def wrong_argument(argument: str) -> str:
     """What is wrong with a boot argument of a guest, or nothing; it may be another's."""
+    if argument.startswith(LAB_PREFIX):
+        return _wrong_of_lab(argument)
     if not argument.startswith(PREFIX):
         return ""
     name, equals, text = argument.partition("=")
