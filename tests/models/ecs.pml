@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The record that a vCPU and its host share (pvsync.ecs=count), and the time that
- * is lent for it: kernel/pvsync/ecs.c in the guest, arch/x86/kvm/pvsync/ecs.c and
+ * is lent for it: kernel/pvsync/ecs.c in the guest, arch/x86/kvm/pvsync/record.c and
  * extend.c, kernel/pvsync/extend.c in the host.
  *
  *  (a) The words say what the guest is in, whoever interrupts whom between any two

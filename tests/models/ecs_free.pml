@@ -2,7 +2,7 @@
 /*
  * Time that is lent to a guest which counts nothing (pvsync.ecs=free): the guest's
  * preempt count and __pvsync_ecs_reschedule() in kernel/pvsync/ecs.c, the host's
- * arch/x86/kvm/pvsync/ecs.c and extend.c.
+ * arch/x86/kvm/pvsync/section.c and extend.c.
  *
  *  (a) A look that finds the vCPU in no section ends its loan, and a guest that chooses
  *      a task on borrowed time, and is no reader, gives back before.

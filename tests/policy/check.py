@@ -29,14 +29,15 @@ SOURCES = {
     "mark": KVM / "mark.c",
     "tlb": KVM / "tlb.c",
     "window": KVM / "window.c",
-    "ecs": KVM / "ecs.c",
     "regs": KVM / "regs.c",
     "spin": KVM / "spin.c",
 }
 """What runners test that is no header of their name."""
+ECS = tuple(KVM / name for name in ("record.c", "section.c", "share.c"))
+"""What the runner `ecs` tests."""
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
-RUNNERS = ("aple", "pause", "hvs", "friebel", *SOURCES)
+RUNNERS = ("aple", "pause", "hvs", "friebel", "ecs", *SOURCES)
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
 
@@ -72,14 +73,17 @@ def check(folder: Path) -> tuple[int, int]:
     return passed, failed
 
 
-def source_of(runner: str) -> Path:
-    """What it tests, in the overlay."""
-    return SOURCES.get(runner, HEADERS / f"{runner}.h")
+def source_of(runner: str, text: str) -> Path:
+    """The file with this text, in the overlay; of several that the runner tests."""
+    if runner != "ecs":
+        return SOURCES.get(runner, HEADERS / f"{runner}.h")
+    return next((file for file in ECS if text in (mutants.OVERLAY / file).read_text()), ECS[0])
 
 
 def mutant(runner: str, name: str, old: str, new: str) -> Mutant:
     """A change to what a runner is for."""
-    return Mutant(f"{runner}: {name}", str(source_of(runner)), old, new, (f"{MEASURED}{runner}",))
+    file = str(source_of(runner, old))
+    return Mutant(f"{runner}: {name}", file, old, new, (f"{MEASURED}{runner}",))
 
 
 def try_mutants(only: str) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a host makes of what a guest shares: arch/x86/kvm/pvsync/ecs.c. The guest is one of no
- * Linux: its preempt count has a layout of its own. Its memory is here, so that each byte that
+ * What a host makes of what a guest shares: record.c, section.c and share.c of
+ * arch/x86/kvm/pvsync. The guest is one of no Linux: its preempt count has a layout of its own. Its memory is here, so that each byte that
  * the host writes is seen.
  */
 #define CONFIG_PVSYNC_KVM
@@ -124,7 +124,10 @@ static int kvm_lapic_find_highest_irr(struct kvm_vcpu *vcpu)
 }
 
 #include <../arch/x86/kvm/pvsync/regs.c>
-#include <../arch/x86/kvm/pvsync/ecs.c>
+#include <../arch/x86/kvm/pvsync/record.c>
+#include <../arch/x86/kvm/pvsync/section.c>
+#undef pr_fmt
+#include <../arch/x86/kvm/pvsync/share.c>
 
 struct pvsync_choice pvsync_extend_choice;
 struct pvsync_number pvsync_extend_us, pvsync_extend_cap;
@@ -233,12 +236,12 @@ static void nothing_else_is_written_to(void)
 		memcpy(before, memory, sizeof(memory));
 		pvsync_ecs_tell_loan(&vcpu, true);
 		CHECK_EQ(record()->borrowed, 1);
-		memset(&memory[RECORD + TOLD_OFFSET], 0, PVSYNC_ECS_SIZE - TOLD_OFFSET);
+		memset(&memory[RECORD + PVSYNC_ECS_TOLD], 0, PVSYNC_ECS_SIZE - PVSYNC_ECS_TOLD);
 		CHECK(!memcmp(before, memory, sizeof(memory)));
 		pvsync_ecs_tell_loan(&vcpu, false);
 		pvsync_ecs_tell(&vcpu, true, true);
 		CHECK_EQ(record()->preempted, 1);
-		memset(&memory[RECORD + TOLD_OFFSET], 0, PVSYNC_ECS_SIZE - TOLD_OFFSET);
+		memset(&memory[RECORD + PVSYNC_ECS_TOLD], 0, PVSYNC_ECS_SIZE - PVSYNC_ECS_TOLD);
 		CHECK(!memcmp(before, memory, sizeof(memory)));
 	}
 }

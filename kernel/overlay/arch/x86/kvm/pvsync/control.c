@@ -25,7 +25,7 @@
 
 #include <linux/pvsync/extend.h>
 
-#include "ecs.h"
+#include "loan.h"
 #include "spin.h"
 
 #define GLOBAL	"global"

@@ -56,7 +56,9 @@
 #include <linux/pvsync/shims.h>
 
 #include "count.h"
-#include "ecs.h"
+#include "loan.h"
+#include "record.h"
+#include "section.h"
 
 /* Run time of a vCPU over which its account adds up what it has borrowed, ns. */
 #define PERIOD	(100 * NSEC_PER_MSEC)

@@ -16,7 +16,8 @@
 #include <linux/sched/clock.h>
 
 #include "count.h"
-#include "ecs.h"
+#include "loan.h"
+#include "section.h"
 #include "spin.h"
 
 static const enum pvsync_vcpu_counter pick_counters[] = {

@@ -7,8 +7,9 @@
 #include <linux/pvsync/kvm/hypercall.h>
 #include <linux/pvsync/vcpus.h>
 
-#include "ecs.h"
+#include "loan.h"
 #include "offer.h"
+#include "share.h"
 #include "spin.h"
 #include "tlb.h"
 

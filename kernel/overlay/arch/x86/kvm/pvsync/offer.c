@@ -19,8 +19,8 @@
 
 #include "../x86.h"
 
-#include "ecs.h"
 #include "offer.h"
+#include "share.h"
 #include "tlb.h"
 
 /**

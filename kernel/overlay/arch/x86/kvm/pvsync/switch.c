@@ -7,7 +7,8 @@
 #include <linux/pvsync/kvm/switch.h>
 
 #include "count.h"
-#include "ecs.h"
+#include "loan.h"
+#include "record.h"
 #include "regs.h"
 #include "spin.h"
 #include "tlb.h"

@@ -4,7 +4,7 @@
 
 /*
  * Critical sections of a guest: what a vCPU shares with the host, and what the host has told
- * the guest. The mechanism is in arch/x86/kvm/pvsync/ecs.c.
+ * the guest. The mechanism is in arch/x86/kvm/pvsync: record.c, section.c, share.c.
  */
 
 #include <linux/kvm_types.h>
