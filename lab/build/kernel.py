@@ -26,7 +26,7 @@ from lab.plan import kconfig
 RECIPE = "1"
 """Goes into the hash; change it when the same input is to give another kernel."""
 LOCALVERSION = "-pvsync"
-NEEDED = ("make", "gcc", "bc", "bison", "flex", "zstd", "patch", "/usr/include/libelf.h", "depmod")
+NEEDED = ("make", "gcc", "bc", "bison", "flex", "lz4", "patch", "/usr/include/libelf.h", "depmod")
 NOTHING = Path("/nonexistent")
 """Overlay and series of a plain variant."""
 FRESH_LINES = 1980
