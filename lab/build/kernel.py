@@ -27,6 +27,9 @@ RECIPE = "1"
 """Goes into the hash; change it when the same input is to give another kernel."""
 LOCALVERSION = "-pvsync"
 NEEDED = ("make", "gcc", "bc", "bison", "flex", "lz4", "patch", "/usr/include/libelf.h", "depmod")
+TYPES = "CONFIG_DEBUG_INFO_BTF"
+"""Setting with which a kernel has its own types in it, for BPF."""
+TYPES_BY = "pahole"
 NOTHING = Path("/nonexistent")
 """Overlay and series of a plain variant."""
 FRESH_LINES = 1980
@@ -167,6 +170,7 @@ def _planned(
     tools.require(*NEEDED)
     source = base.source(tree, progress)
     wanted = settings(files, source.version)
+    tools.require(*makers_of_types(wanted))
     overlay = series.OVERLAY if chosen.patched else NOTHING
     patches = series.of_version(source.version) if chosen.patched else NOTHING
     return _job(chosen, extra, source, wanted, overlay, patches)
@@ -195,10 +199,15 @@ def load(directory: Path) -> KernelImage:
         raise LabError(f"{directory} is damaged ({error}): remove it and build again") from None
 
 
-def compiler_version() -> str:
-    """First lines of what the compiler and the linker say about themselves."""
-    gcc, ld = (tools.run([name, "--version"]).decode().splitlines()[0] for name in ("gcc", "ld"))
-    return f"{gcc}; {ld}"
+def makers_of_types(settings: Mapping[str, kconfig.Setting]) -> tuple[str, ...]:
+    """The command that a kernel with its own types in it takes, none for others."""
+    return (TYPES_BY,) if TYPES in settings and settings[TYPES].value == "y" else ()
+
+
+def compiler_version(*more: str) -> str:
+    """First lines of what the compiler, the linker and more tools say about themselves."""
+    return "; ".join(tools.run([name, "--version"]).decode().splitlines()[0]
+                     for name in ("gcc", "ld", *more))
 
 
 def _job(
@@ -210,7 +219,7 @@ def _job(
     patches: Path,
 ) -> _Job:
     """Name the build by its content."""
-    compiler = compiler_version()
+    compiler = compiler_version(*makers_of_types(settings))
     config = kconfig.allconfig(settings)
     sources = _sources_hash(overlay, patches)
     digest = (

@@ -7,7 +7,8 @@
     /usr/lib/systemd/system                 units; none of them is switched on
     /usr/lib/tuned/profiles/pvsync-host     a profile of tuned, which Debian 12's finds by the
                                             link /usr/lib/tuned/pvsync-host
-    /usr/share/pvsync                       hooks of libvirt and Proxmox, to be installed
+    /usr/share/pvsync                       hooks of libvirt and Proxmox, to be installed, and
+                                            scripts for bpftrace
     /usr/share/doc/pvsync                   the operators' pages, licences
 
 The same sources give the same bytes.
@@ -31,6 +32,8 @@ LOCAL, PACKAGED = "/usr/local/bin/pvsync", "/usr/bin/pvsync"
 """Where units look for it in a checkout's way, and in the package's."""
 PROFILES = "usr/lib/tuned/profiles"
 """Where tuned looks for them from its version 2.23 on; before, it did in the folder above."""
+SCRIPT = ".bt"
+"""How files end that bpftrace runs."""
 PROGRAM = """\
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
@@ -108,7 +111,7 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
         if file.parent != data:
             put(stage / PROFILES / file.relative_to(data), text,
                 0o755 if file.suffix == ".sh" else 0o644)
-        elif file.suffix:
+        elif file.suffix and file.suffix != SCRIPT:
             put(stage / "usr/lib/systemd/system" / file.name, text)
         else:
             put(share / "pvsync" / file.name, text, 0o755)

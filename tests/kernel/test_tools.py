@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from lab.core.model import Backend
-from lab.core.progress import Silent
-from lab.observe.counters import descriptions, pairs
-from lab.run import host
+from lab.observe.counters import descriptions
 from lab.run.host import Job
+from tests.kernel.in_host import lines, said_by
 
 pytestmark = pytest.mark.soak
 
@@ -45,26 +44,16 @@ OF_VCPU = re.compile(r"^ *vcpu\.(\d+)\.pvsync_(\w+)\.sum=(\d+)\r?$", re.MULTILIN
 """How libvirt shows a vCPU's own."""
 
 
-def said_by(script: str, played_by: Backend, parameters: dict[str, str], *args: str) -> str:
+def said(script: str, played_by: Backend, parameters: dict[str, str], *args: str) -> str:
     """What the script prints in a host that has PACKAGES and was booted with these arguments."""
-    job = Job(("bash", "-c", script), parameters, (HERE / "tools_host.sh",), variant="test",
-              backend=played_by, memory=MEMORY, limit_s=LIMIT_S, args=args, packages=PACKAGES)
-    pieces: list[bytes] = []
-    status = host.run(job, host.ready(job, None, Silent()), pieces.append)
-    output = b"".join(pieces).decode(errors="replace")
-    print(output)
-    assert status == 0, output
-    return output
-
-
-def lines(word: str, output: str) -> dict[str, int]:
-    """Of lines "word name number"."""
-    return pairs(re.findall(rf"^{word} (\w+ \d+)\r?$", output, re.MULTILINE))
+    return said_by(Job(("bash", "-c", script), parameters, (HERE / "tools_host.sh",),
+                       variant="test", backend=played_by, memory=MEMORY, limit_s=LIMIT_S,
+                       args=args, packages=PACKAGES))
 
 
 def test_libvirt_shows_each_vcpus_counters(played_by: Backend) -> None:
     """All of them, and of a VM that is suspended the same as both forms of debugfs."""
-    output = said_by(STATISTICS, played_by, POLICY)
+    output = said(STATISTICS, played_by, POLICY)
     shown = [(int(vcpu), name, int(value)) for vcpu, name, value in OF_VCPU.findall(output)]
     sums, files = lines("sum", output), lines("file", output)
     total: Counter[str] = Counter()
@@ -90,7 +79,7 @@ perf lock contention -i /run/perf.data
 @pytest.mark.parametrize("lock", ["ticket", "pmt"])
 def test_perf_shows_waits_for_our_spinlocks(played_by: Backend, lock: str) -> None:
     """Of the host's own kernel. By default perf leaves out what comes before the one who waits."""
-    output = said_by(CONTENDED, played_by, {}, f"pvsync.lock={lock}")
+    output = said(CONTENDED, played_by, {}, f"pvsync.lock={lock}")
     assert re.search(rf"^lock {lock}\r?$", output, re.MULTILINE), output
     rows = re.findall(r"^ +(\d+) .* spinlock +(\w+)\+0x", output, re.MULTILINE)
     assert sum(int(times) for times, _ in rows) > MANY, output

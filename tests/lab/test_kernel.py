@@ -142,9 +142,25 @@ def test_hash_follows_compiler_fragments_and_base(
     extra.write_text("CONFIG_EXTRA=y\n")
     seen.add(kernel.build(extra_fragments=[extra], tree=tree).hash)
     seen.add(kernel.build(tree=fake.make_tree(tmp_path / "later", 118)).hash)
-    monkeypatch.setattr(kernel, "compiler_version", lambda: "gcc 99")
+    monkeypatch.setattr(kernel, "compiler_version", lambda *_: "gcc 99")
     seen.add(kernel.build(tree=tree).hash)
     assert len(seen) == 4
+
+
+def test_types_for_bpf_take_pahole(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for only then, and its version goes into the hash."""
+    types, found, said = tmp_path / "types.config", tools.find, kernel.compiler_version
+    types.write_text("CONFIG_DEBUG_INFO_BTF=y\n")
+    monkeypatch.setattr(tools, "find", lambda name: None if name == "pahole" else found(name))
+    plain = kernel.build(tree=tree)
+    with pytest.raises(UsageError, match=r"pahole is missing: .* package dwarves"):
+        kernel.build(extra_fragments=[types], tree=tree)
+    monkeypatch.setattr(tools, "find", lambda name: found("true" if name == "pahole" else name))
+    monkeypatch.setattr(kernel, "compiler_version", lambda *more: f"{said()}; {more}")
+    assert "pahole" in kernel.build(extra_fragments=[types], tree=tree).compiler
+    assert "pahole" not in plain.compiler
 
 
 def test_failed_make_names_log_and_error(tree: Path, sources: Path) -> None:

@@ -23,6 +23,7 @@ TOOLS = {
     "usr/share/doc/pvsync-tools/operators.md", "usr/lib/systemd/system/pvsync-apply.path",
     "usr/lib/systemd/system/pvsync-apply.service", "usr/lib/systemd/system/pvsync-export.service",
     "usr/lib/systemd/system/pvsync-export.timer", "usr/lib/systemd/system/pvsync-host.service",
+    "usr/share/pvsync/held-up.bt", "usr/share/pvsync/yielded-to.bt",
     *(f"usr/lib/tuned/profiles/pvsync-host/{name}"
       for name in ("host.toml", "script.sh", "tuned.conf"))}
 PYTHON = {"click", "lab", "markdown_it", "mdurl", "pygments", "rich"}
