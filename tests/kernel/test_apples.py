@@ -132,6 +132,21 @@ def test_marked_at_every_exit_and_strong(lab: Lab) -> None:
     assert median(map(left, strong)) < median(map(left, hints)) / 2, (hints, strong)
 
 
+@pytest.mark.sampled
+def test_credited_yields_are_followed(lab: Lab) -> None:
+    """A credit makes the chosen vCPU eligible, so the scheduler picks it where it drops a hint.
+
+    Only targets on the CPU of who yields are credited, which some half of them are.
+    """
+    schemes = ("ple-kvm", "ple-kvm-credit")
+    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(schemes), "--cmd", SPIN)
+    assert result.status == 0, result.output
+    hints, credits = (host(result, scheme) for scheme in schemes)
+    assert hints["yield_credited"] == 0 and hints["yield_denied"] == 0, hints
+    assert credits["yield_credited"] > 0 and credits["yield_denied"] == 0, credits
+    assert left(credits) < left(hints), (hints, credits)
+
+
 def check_lists(seen: dict[str, int], scheme: str) -> None:
     """vCPUs were chosen from the lists; what the guest says is for `ecs` alone."""
     assert sum(seen[name] for name in PICKS) > 0, f"{scheme}: {seen}"

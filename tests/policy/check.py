@@ -26,6 +26,7 @@ SOURCES = {
     "guest": Path("kernel/pvsync/guest.c"),
     "extend": Path("kernel/pvsync/extend.c"),
     "strong_yield": Path("kernel/pvsync/strong_yield.c"),
+    "lag_credit": Path("kernel/pvsync/lag_credit.c"),
     "mark": KVM / "mark.c",
     "tlb": KVM / "tlb.c",
     "window": KVM / "window.c",

@@ -69,6 +69,10 @@ void pvsync_strong_ask(int cpu)
 {
 }
 
+void pvsync_credit_ask(int cpu)
+{
+}
+
 unsigned long long pvsync_cpu_switches(int cpu)
 {
 	return 0;

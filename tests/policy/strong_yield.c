@@ -18,6 +18,25 @@ static struct cfs_rq queues[LEVELS];
 static struct sched_entity buddies[LEVELS];
 static bool far[LEVELS];
 
+static struct cfs_rq *credited[LEVELS + 1];
+static unsigned int credits;
+
+static void __dequeue_entity(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+}
+
+static void __enqueue_entity(struct cfs_rq *cfs_rq, struct sched_entity *se)
+{
+}
+
+/* Of which lag_credit.c shows what it does. */
+void pvsync_lag_credit(struct cfs_rq *cfs_rq, struct sched_entity *se,
+		       pvsync_tree_fn take, pvsync_tree_fn put)
+{
+	CHECK(cfs_rq->next == se && take == __dequeue_entity && put == __enqueue_entity);
+	credited[credits++] = cfs_rq;
+}
+
 /* Of which extend.c shows what it says. */
 bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 {
@@ -31,6 +50,8 @@ static void set_up(unsigned long now)
 	jiffies = now;
 	pvsync_strong_enable();
 	memset(strong_until, 0, sizeof(strong_until));
+	the_rq = &rqs[CPU];
+	credits = 0;
 	memset(far, 0, sizeof(far));
 	memset(counted, 0, sizeof(counted));
 	for (int cpu = 0; cpu < TEST_CPUS; cpu++)
@@ -120,6 +141,53 @@ static void without_a_buddy_it_ends(void)
 	}
 }
 
+/* The scheduler goes down by itself, as each buddy is eligible by then. */
+static void a_credit_is_for_each_level(void)
+{
+	set_up(1000);
+	pvsync_credit_ask(CPU);
+	for (int level = 0; level < LEVELS; level++) {
+		far[level] = true;
+		CHECK(!pvsync_strong_next(&queues[level]));
+		CHECK(credits == level + 1U && credited[level] == &queues[level]);
+	}
+	CHECK(!pvsync_strong_next(&queues[0]));
+	CHECK_EQ(credits, LEVELS);
+	CHECK_EQ(counted[PVSYNC_yield_denied], 0);
+}
+
+static void no_credit_without_a_buddy(void)
+{
+	set_up(1000);
+	queues[0].next = NULL;
+	pvsync_credit_ask(CPU);
+	CHECK_EQ(picked(), 0);
+	CHECK_EQ(credits, 0);
+	CHECK_EQ(strong_until[CPU], 0);
+}
+
+static void no_credit_on_another_cpu(void)
+{
+	set_up(1000);
+	pvsync_credit_ask(CPU - 1);
+	CHECK_EQ(strong_until[CPU - 1], 0);
+	CHECK_EQ(picked(), 0);
+	CHECK_EQ(credits, 0);
+}
+
+static void the_last_request_counts(void)
+{
+	set_up(1000);
+	pvsync_credit_ask(CPU);
+	pvsync_strong_ask(CPU);
+	CHECK_EQ(picked(), LEVELS);
+	CHECK_EQ(credits, 0);
+	pvsync_strong_ask(CPU);
+	pvsync_credit_ask(CPU);
+	CHECK_EQ(picked(), 0);
+	CHECK_EQ(credits, 1);
+}
+
 int main(void)
 {
 	RUN_TEST(one_pick_follows_it);
@@ -128,5 +196,9 @@ int main(void)
 	RUN_TEST(not_who_is_far_ahead);
 	RUN_TEST(not_after_the_tick_that_follows_the_next);
 	RUN_TEST(without_a_buddy_it_ends);
+	RUN_TEST(a_credit_is_for_each_level);
+	RUN_TEST(no_credit_without_a_buddy);
+	RUN_TEST(no_credit_on_another_cpu);
+	RUN_TEST(the_last_request_counts);
 	return check_summary();
 }

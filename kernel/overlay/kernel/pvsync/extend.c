@@ -50,7 +50,6 @@
  */
 #include <linux/export.h>
 #include <linux/init.h>
-#include <linux/math64.h>
 #include <linux/mmu_context.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
@@ -60,6 +59,8 @@
 
 #include <linux/pvsync/extend.h>
 #include <linux/pvsync/shims.h>
+
+#include "lag.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_extend_key);
 
@@ -187,8 +188,7 @@ bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 
 	if (!pvsync_has_vruntime(se))
 		return false;
-	/* Lag in the virtual time of the queue. */
-	most = div64_ul(pvsync_lag_limit(queue, se) * NICE_0_LOAD, pvsync_weight(se));
+	most = pvsync_vtime(pvsync_lag_limit(queue, se), se);
 	return (s64)(se->vruntime - avg_vruntime(queue)) > most;
 }
 

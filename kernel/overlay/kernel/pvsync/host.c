@@ -41,6 +41,7 @@ static const char * const candidates[] = {
 static const char * const yields[] = {
 	[PVSYNC_YIELD_HINT]	= "hint",
 	[PVSYNC_YIELD_STRONG]	= "strong",
+	[PVSYNC_YIELD_CREDIT]	= "credit",
 };
 
 static const char * const marks[] = {
@@ -77,7 +78,7 @@ static const struct pvsync_number fixed_window = {
 
 static void host_yield_chosen(int value)
 {
-	if (value == PVSYNC_YIELD_STRONG)
+	if (value != PVSYNC_YIELD_HINT)
 		pvsync_strong_enable();
 }
 

@@ -21,6 +21,8 @@
  *
  * A request is for one CPU and lasts for one pick. Without a pick, it ends with the
  * tick after the next one, so that a request just before a tick has a whole tick.
+ *
+ * A credit (lag_credit.c) is a request of another kind, with the same life.
  */
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
@@ -38,6 +40,9 @@ DEFINE_STATIC_KEY_FALSE(pvsync_strong_key);
 /* Last jiffy in which the request of the CPU counts, 0 if there is none. */
 static DEFINE_PER_CPU(unsigned long, strong_until);
 
+/* Whether the last request of the CPU is for a credit. */
+static DEFINE_PER_CPU(bool, strong_credit);
+
 /**
  * pvsync_strong_enable - let picks look for requests
  *
@@ -48,6 +53,13 @@ static DEFINE_PER_CPU(unsigned long, strong_until);
 void pvsync_strong_enable(void)
 {
 	static_branch_enable(&pvsync_strong_key);
+}
+
+/* A reader that sees one of the two alone takes one kind of request for the other, once. */
+static void strong_request(int cpu, bool credit)
+{
+	WRITE_ONCE(per_cpu(strong_credit, cpu), credit);
+	WRITE_ONCE(per_cpu(strong_until, cpu), jiffies + 1 ?: 1);
 }
 
 /**
@@ -66,13 +78,30 @@ void pvsync_strong_enable(void)
  */
 void pvsync_strong_ask(int cpu)
 {
-	WRITE_ONCE(per_cpu(strong_until, cpu), jiffies + 1 ?: 1);
+	strong_request(cpu, false);
 }
 EXPORT_SYMBOL_GPL(pvsync_strong_ask);
 
 /**
+ * pvsync_credit_ask - make the yield that follows one with a credit
+ * @cpu: where the chosen task is queued
+ *
+ * Does nothing if this is another CPU than the caller's. Else as pvsync_strong_ask().
+ *
+ * Context: any.
+ */
+void pvsync_credit_ask(int cpu)
+{
+	if (cpu == raw_smp_processor_id())
+		strong_request(cpu, true);
+}
+EXPORT_SYMBOL_GPL(pvsync_credit_ask);
+
+/**
  * __pvsync_strong_next - pvsync_strong_next() once there have been strong yields
  * @cfs_rq: the queue that the next entity is picked from, up to date
+ * @take: takes an entity out of the tree of its queue
+ * @put: puts it back
  *
  * The scheduler asks for each queue on the way down to a task. The last queue, whose
  * buddy is a task or which has none, ends the request.
@@ -81,9 +110,10 @@ EXPORT_SYMBOL_GPL(pvsync_strong_ask);
  *
  * Return: as pvsync_strong_next().
  */
-bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
+bool __pvsync_strong_next(struct cfs_rq *cfs_rq, pvsync_tree_fn take, pvsync_tree_fn put)
 {
-	unsigned long *until = per_cpu_ptr(&strong_until, cpu_of(rq_of(cfs_rq)));
+	int cpu = cpu_of(rq_of(cfs_rq));
+	unsigned long *until = per_cpu_ptr(&strong_until, cpu);
 	struct sched_entity *se = cfs_rq->next;
 	bool asked = READ_ONCE(*until) && time_before_eq(jiffies, READ_ONCE(*until));
 
@@ -94,6 +124,10 @@ bool __pvsync_strong_next(struct cfs_rq *cfs_rq)
 	if (!se)
 		return false;
 
+	if (READ_ONCE(per_cpu(strong_credit, cpu))) {
+		pvsync_lag_credit(cfs_rq, se, take, put);
+		return false;
+	}
 	if (!pvsync_far_ahead(cfs_rq, se))
 		return true;
 

@@ -19,13 +19,18 @@ struct sched_entity {
 	struct {
 		unsigned long	weight;
 	} load;
-	u64			slice, vruntime;
+	u64			slice, vruntime, deadline;
+	s64			vlag;
 	bool			is_group;
 };
 
 struct cfs_rq {
 	struct rq		*rq;
-	struct sched_entity	*next;
+	struct sched_entity	*next, *curr;
+	struct {
+		unsigned long	weight;
+	} load;
+	unsigned int	nr_running;
 	u64	average;
 	int	idle, throttle_count, runtime_enabled;
 	s64	runtime_remaining;
@@ -88,12 +93,16 @@ static struct rq *the_rq __attribute__((__unused__));
 #define cpu_of(rq)		((rq)->cpu)
 #define entity_is_task(entity)	(!(entity)->is_group)
 #define cfs_rq_of(entity)	((entity)->cfs_rq)
+#define raw_smp_processor_id()	cpu_of(the_rq)
 #define tif_need_resched()	(current->need_resched)
 
+/* A test may have other ones. */
+#ifndef PVSYNC_TEST_OWN_AVERAGE
 static inline u64 avg_vruntime(struct cfs_rq *cfs_rq)
 {
 	return cfs_rq->average;
 }
+#endif
 
 static inline struct rq *this_rq_lock_irq(struct rq_flags *rf)
 {

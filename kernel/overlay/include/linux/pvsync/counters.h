@@ -41,8 +41,9 @@ PVSYNC_COUNTER_NS(park_wakeup_ns, "time that it took them")
 PVSYNC_COUNTER(mark_looks, "looks whether another CPU is marked as preempted")
 PVSYNC_COUNTER(mark_seen, "of these, looks that found a mark")
 
-/* Of the host. The scheduler counts this one, and knows no vCPU. */
+/* Of the host. The scheduler counts these, and knows no vCPU. */
 PVSYNC_COUNTER(yield_denied, "strong yields to a vCPU that had run too far ahead of its share")
+PVSYNC_COUNTER(yield_credited, "credits of lag to a vCPU that had used its share, or to a group above it")
 #endif
 
 /* Of the host's vCPUs, the last ones of the list. */

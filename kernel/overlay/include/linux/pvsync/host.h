@@ -27,6 +27,7 @@ enum pvsync_candidate {
 enum pvsync_yield {
 	PVSYNC_YIELD_HINT,
 	PVSYNC_YIELD_STRONG,
+	PVSYNC_YIELD_CREDIT,
 	PVSYNC_NR_YIELDS
 };
 

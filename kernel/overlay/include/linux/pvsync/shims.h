@@ -44,6 +44,8 @@
 #define pvsync_vruntime_queue(cfs_rq)	(cfs_rq)
 #define pvsync_weight(se)		((se)->load.weight)
 #define pvsync_lag_limit(cfs_rq, se)	max_t(u64, 2 * (se)->slice, TICK_NSEC)
+#define pvsync_queue_weight(cfs_rq)	((cfs_rq)->load.weight)
+#define pvsync_nr_queued(cfs_rq)	((cfs_rq)->nr_running)
 
 /*
  * Of rq->nr_running: tasks that sleep, but stay queued; and how many of the deadline servers
@@ -127,6 +129,16 @@ do {							\
 										\
 	max(slice__, curr__ && curr__->on_rq ? curr__->slice : 0) + TICK_NSEC;	\
 })
+
+/* The sum of weights has those of the tree, and is shifted. */
+#define pvsync_queue_weight(cfs_rq)						\
+({										\
+	struct sched_entity *curr__ = (cfs_rq)->curr;				\
+										\
+	((cfs_rq)->sum_weight << (cfs_rq)->sum_shift) +				\
+	(curr__ && curr__->on_rq ? pvsync_weight(curr__) : 0);			\
+})
+#define pvsync_nr_queued(cfs_rq)	((cfs_rq)->nr_queued)
 
 /* Without the queue's lock, one of the two may change between the reads. */
 #define pvsync_nr_delayed(rq)						\

@@ -209,6 +209,15 @@ static void spin_take_note_back(struct kvm_vcpu *me, struct kvm_vcpu *target)
 		pvsync_count_for(me, PVSYNC_yield_refused, 1);
 }
 
+/* Tell the scheduler what the yield that follows is to be. */
+static void spin_ask(int cpu, int yield)
+{
+	if (yield == PVSYNC_YIELD_STRONG)
+		pvsync_strong_ask(cpu);
+	else if (yield == PVSYNC_YIELD_CREDIT)
+		pvsync_credit_ask(cpu);
+}
+
 /**
  * __pvsync_yield_to - pvsync_yield_to() once somebody asks for it
  * @target: the vCPU
@@ -237,8 +246,7 @@ int __pvsync_yield_to(struct kvm_vcpu *target, struct task_struct *task)
 	pvsync_count_for(me, chosen ? PVSYNC_yield_attempted : PVSYNC_yield_asked, 1);
 	if (chosen)
 		spin_note_yield(me, target, cpu);
-	if (pvsync_yield_of(me->kvm) == PVSYNC_YIELD_STRONG)
-		pvsync_strong_ask(cpu);
+	spin_ask(cpu, pvsync_yield_of(me->kvm));
 
 	start = local_clock();
 	me->arch.pvsync.yielding = true;
