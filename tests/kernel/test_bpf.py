@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BPF on a pvsync host, with Debian's tools: bpftrace says who held up whom.
+"""BPF on a pvsync host, with Debian's tools: who held up whom, and programs that are policies.
 
 The VMs are of operate_host.py: their vCPUs spin, without a kernel. They share two CPUs.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from lab.core import paths
+from lab.core import paths, tools
 from lab.core.model import Backend
 from lab.run.host import Job
 from tests.kernel.in_host import lines, said_by
@@ -35,14 +36,17 @@ bpftrace --version
 for name in held-up yielded-to; do bpftrace $name.bt -c 'sleep 5'; done
 """
 KEYS = re.compile(r"^@(\w+)\[(.+)\]: (\d+)\r?$", re.MULTILINE)
+VCPUS = 4
+"""Of each VM that has a BPF program for a policy."""
 LEAST_US = 100_000
 """For which a VM of two that share the CPUs for 5 s is held up by the other one."""
 
 
-def said(script: str, played_by: Backend, parameters: dict[str, str]) -> str:
+def said(script: str, played_by: Backend, parameters: dict[str, str],
+         more: Iterable[Path] = ()) -> str:
     """What the script prints in a host whose kernel has BPF."""
     return said_by(Job(("bash", "-c", script), parameters,
-                       (HERE / "operate_host.py", paths.LAB, *SCRIPTS), variant="bpf",
+                       (HERE / "operate_host.py", paths.LAB, *SCRIPTS, *more), variant="bpf",
                        backend=played_by, memory=MEMORY, limit_s=LIMIT_S, packages=PACKAGES))
 
 
@@ -61,3 +65,82 @@ def test_bpftrace_says_who_held_up_whom(played_by: Backend) -> None:
     yields = [key for name, key, _ in rows if name == "yields"]
     assert {key[0] for key in yields} == vms, output
     assert all({key[1], key[2]} == {"0", "1"} for key in yields), yields
+
+
+PROGRAMS = (*sorted(paths.KERNEL.glob("bpf/*.bpf.c")), *sorted(HERE.glob("bpf/*.bpf.c")))
+TRACE = "/sys/kernel/debug/tracing"
+POLICIES = """
+mkdir -p /run/bpf
+counted() { sleep 2; sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters; }
+load() { bpftool struct_ops register $1.bpf.o; }
+unload() { bpftool struct_ops unregister name $1; }
+counted start
+counted none
+load hvs
+counted hvs-loaded
+echo 1 >TRACE/events/pvsync/pvsync_yield/enable
+counted hvs
+echo 0 >TRACE/events/pvsync/pvsync_yield/enable
+sed -n 's/.* vcpu=\\([0-9]*\\) target=\\([0-9]*\\) chosen=1 .*/yield \\1 \\2/p' TRACE/trace |
+	sort -u
+load turns 2>&1 && exit 1
+unload hvs
+counted hvs-gone
+counted former
+load turns
+counted turns-loaded
+counted turns
+unload turns
+load outside
+counted outside-loaded
+counted outside
+unload outside
+for name in writes endless; do load $name 2>&1 && exit 1; done
+counted bad-loaded
+counted bad
+bpftool struct_ops list
+""".replace("TRACE", TRACE)
+COUNTED = re.compile(r"^([a-z-]+) (\w+) (\d+)\r?$", re.MULTILINE)
+SEVERAL = 50
+"""Choices of 2 s, of which there are thousands."""
+
+
+def compiled(folder: Path) -> list[Path]:
+    """The programs for BPF, built by this machine's clang."""
+    for file in PROGRAMS:
+        tools.run(["clang", "-target", "bpf", "-O2", "-g", "-Wall", "-Werror",
+                   f"-I{paths.KERNEL / 'bpf'}", "-c", file,
+                   "-o", folder / file.with_suffix(".o").name])
+    return sorted(folder.glob("*.bpf.o"))
+
+
+def grown(output: str, first: str, last: str) -> dict[str, int]:
+    """What was added to each counter between two looks at all of them."""
+    seen: dict[str, dict[str, int]] = {}
+    for look, name, value in COUNTED.findall(output):
+        seen.setdefault(look, {})[name] = int(value)
+    return {name: value - seen[first][name] for name, value in seen[last].items()}
+
+
+def test_programs_choose_while_they_are_loaded(played_by: Backend, tmp_path: Path) -> None:
+    """They come and go while vCPUs spin. What chooses wrongly is left to stock KVM."""
+    output = said(START.replace("play 2", f"play {VCPUS}") + POLICIES, played_by,
+                  {**POLICY, "candidate": "bpf"}, compiled(tmp_path))
+    for first, last in (("start", "none"), ("hvs-gone", "former"), ("bad-loaded", "bad")):
+        without = grown(output, first, last)
+        assert without["pick_stock"] > SEVERAL, (first, without)
+        assert without["pick_stock"] == without["spin_events"], (first, without)
+        assert not without["pick_bpf"] and not without["pick_refused"], (first, without)
+    for name in ("hvs", "turns"):
+        by_it = grown(output, f"{name}-loaded", name)
+        assert by_it["pick_bpf"] > SEVERAL and by_it["yield_attempted"] > SEVERAL, (name, by_it)
+        assert not by_it["pick_stock"] and not by_it["pick_refused"], (name, by_it)
+    outside = grown(output, "outside-loaded", "outside")
+    assert outside["pick_refused"] > SEVERAL and not outside["pick_bpf"], outside
+    assert outside["spin_events"] > SEVERAL and outside["yield_attempted"] > 0, outside
+    yields = re.findall(r"^yield (\d+) (\d+)\r?$", output, re.MULTILINE)
+    assert len({who for who, _ in yields}) == len({whom for _, whom in yields}) == VCPUS, yields
+    assert not any(who == whom for who, whom in yields), yields
+    assert "only read is supported" in output and "infinite loop" in output, output
+    assert "Device or resource busy" in output, output
+    assert not re.search(r"pvsync_yield_ops\r?$", output), output

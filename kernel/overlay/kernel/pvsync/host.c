@@ -36,6 +36,9 @@ static const char * const candidates[] = {
 	[PVSYNC_CANDIDATE_CPTH_L]	= "cpth-l",
 	[PVSYNC_CANDIDATE_CCH]		= "cch",
 	[PVSYNC_CANDIDATE_ECS]		= "ecs",
+#ifdef CONFIG_PVSYNC_BPF
+	[PVSYNC_CANDIDATE_BPF]		= "bpf",
+#endif
 };
 
 static const char * const yields[] = {

@@ -106,6 +106,11 @@ PVSYNC_COUNTER(pick_lock, "vCPUs chosen as lock waiters")
 PVSYNC_COUNTER(pick_yielded, "vCPUs chosen that had been chosen before they were preempted")
 PVSYNC_COUNTER(pick_section, "vCPUs chosen as their guest said that they were in a critical section")
 PVSYNC_COUNTER(pick_none, "choices without a vCPU that waited for a CPU")
+#ifdef CONFIG_PVSYNC_BPF
+PVSYNC_COUNTER(pick_bpf, "choices of a BPF program that were a vCPU of the VM, or to go on spinning")
+PVSYNC_COUNTER(pick_stock, "choices that a BPF program left to stock KVM, or none was loaded")
+PVSYNC_COUNTER(pick_refused, "choices of a BPF program that were no vCPU of the VM: left to stock KVM")
+#endif
 #endif
 
 #undef PVSYNC_COUNTER_NS

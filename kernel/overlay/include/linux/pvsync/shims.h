@@ -72,6 +72,9 @@
 #define pvsync_wrmsr_safe(msr, value)	wrmsrl_safe(msr, value)
 #define PVSYNC_CPUID_H			<asm/cpuid.h>
 
+/* BPF: the flag of a kernel function that takes only pointers that its caller was given. */
+#define pvsync_trusted_args		KF_TRUSTED_ARGS
+
 /* Timers. */
 #define pvsync_timer_is_set_up(timer)	((timer)->function)
 #define pvsync_timer_setup(timer, fn, clock, mode)	\
@@ -163,6 +166,9 @@ do {							\
 #define pvsync_rdmsr_safe(msr, value)	rdmsrq_safe(msr, value)
 #define pvsync_wrmsr_safe(msr, value)	wrmsrq_safe(msr, value)
 #define PVSYNC_CPUID_H			<asm/cpuid/api.h>
+
+/* All take only such pointers. */
+#define pvsync_trusted_args		0
 
 #define pvsync_timer_is_set_up(timer)	ACCESS_PRIVATE(timer, function)
 #define pvsync_timer_setup(timer, fn, clock, mode)	hrtimer_setup(timer, fn, clock, mode)

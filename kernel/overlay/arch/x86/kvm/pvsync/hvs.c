@@ -28,7 +28,7 @@ static const enum pvsync_vcpu_counter pick_counters[] = {
 	[PVSYNC_SECTION]	= PVSYNC_pick_section,
 };
 
-static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_NR_ORDERS == PVSYNC_NR_CANDIDATES);
+static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_NR_ORDERS == PVSYNC_CANDIDATE_ECS + 1);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_R == PVSYNC_CANDIDATE_CPTH_R);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CPTH_L == PVSYNC_CANDIDATE_CPTH_L);
 static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_CCH == PVSYNC_CANDIDATE_CCH);
@@ -36,6 +36,15 @@ static_assert(PVSYNC_CANDIDATE_HVS + PVSYNC_ECS_FIRST == PVSYNC_CANDIDATE_ECS);
 
 /* Most looks at all vCPUs of a VM, while others change which vCPU a search is to choose. */
 #define MAX_LOOKS	4
+
+/*
+ * The order of a policy's lists. A policy that has none, as it has changed just now, gets one.
+ * A BPF program gets the lists of the policy that knows most, and has an order of its own.
+ */
+static enum pvsync_order hvs_order_of(int policy)
+{
+	return clamp(policy - PVSYNC_CANDIDATE_HVS, (int)PVSYNC_HVS, (int)PVSYNC_ECS_FIRST);
+}
 
 static struct pvsync_first hvs_look_at_all(struct kvm_vcpu *me, enum pvsync_order order,
 					   const struct pvsync_tried *tried)
@@ -81,13 +90,9 @@ static struct pvsync_first hvs_choose_vcpu(struct kvm_vcpu *me,
  */
 struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *search)
 {
-	int order = pvsync_candidate_of(me->kvm) - PVSYNC_CANDIDATE_HVS;
-	struct pvsync_first first;
+	struct pvsync_first first = hvs_choose_vcpu(me, hvs_order_of(pvsync_candidate_of(me->kvm)),
+						    &search->tried);
 
-	/* The policy has changed just now. */
-	if (order < 0)
-		order = PVSYNC_HVS;
-	first = hvs_choose_vcpu(me, order, &search->tried);
 	pvsync_count_for(me, pick_counters[pvsync_place_list(first.place)], 1);
 	if (!first.waiter)
 		return NULL;
@@ -122,7 +127,7 @@ static enum pvsync_list_of hvs_list_for(struct kvm_vcpu *vcpu,
 	/* A spinner whose time slice ended before its window; its guest says that it waits. */
 	bool waiter = where == PVSYNC_preempt_waiter || where == PVSYNC_preempt_stuck;
 
-	return pvsync_list_for(policy - PVSYNC_CANDIDATE_HVS, vcpu->arch.pvsync.spinning,
+	return pvsync_list_for(hvs_order_of(policy), vcpu->arch.pvsync.spinning,
 			       where == PVSYNC_preempt_yielded, waiter, pvsync_in_section(where));
 }
 

@@ -27,6 +27,9 @@ static const pvsync_pick_fn pick_fns[PVSYNC_NR_CANDIDATES] = {
 	[PVSYNC_CANDIDATE_CPTH_L]	= pvsync_hvs_pick,
 	[PVSYNC_CANDIDATE_CCH]		= pvsync_hvs_pick,
 	[PVSYNC_CANDIDATE_ECS]		= pvsync_hvs_pick,
+#ifdef CONFIG_PVSYNC_BPF
+	[PVSYNC_CANDIDATE_BPF]		= pvsync_bpf_pick,
+#endif
 };
 
 static const enum pvsync_vcpu_counter sign_counters[] = {
@@ -46,9 +49,9 @@ void __pvsync_candidate(struct kvm_vcpu *me)
 	me->arch.pvsync.looked_at++;
 }
 
-static void spin_yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick)
+static void spin_yield_to_picked(struct kvm_vcpu *me, pvsync_pick_fn pick, bool in_kernel)
 {
-	struct pvsync_search search = { };
+	struct pvsync_search search = { .in_kernel = in_kernel };
 	int refusals;
 
 	for (refusals = 0; refusals < MAX_REFUSALS; refusals++) {
@@ -64,7 +67,7 @@ static void spin_yield_instead(struct kvm_vcpu *me, bool in_kernel)
 	pvsync_pick_fn pick = pick_fns[pvsync_candidate_of(me->kvm)];
 
 	if (pick)
-		spin_yield_to_picked(me, pick);
+		spin_yield_to_picked(me, pick, in_kernel);
 	else
 		kvm_vcpu_on_spin(me, in_kernel);
 }

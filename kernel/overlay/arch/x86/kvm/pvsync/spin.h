@@ -30,14 +30,18 @@ enum pvsync_sign {
 
 /**
  * struct pvsync_search - one search for a vCPU to yield to
+ * @in_kernel: whether the vCPU that spins is known to do so in its kernel
  * @friebel: how far the search has come, with the policy of that name
  * @tried: vCPUs that the search has chosen so far, with a policy that has lists
+ * @asked: how often it has asked, with the policy that is a BPF program
  *
- * All zero at first.
+ * All but the first is zero at first.
  */
 struct pvsync_search {
+	bool			in_kernel;
 	struct pvsync_friebel	friebel;
 	struct pvsync_tried	tried;
+	unsigned int		asked;
 };
 
 /**
@@ -57,6 +61,7 @@ typedef struct kvm_vcpu *(*pvsync_pick_fn)(struct kvm_vcpu *me, struct pvsync_se
 
 struct kvm_vcpu *pvsync_friebel_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *search);
+struct kvm_vcpu *pvsync_bpf_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 
 void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel);
 bool pvsync_mark(struct kvm_vcpu *vcpu);
