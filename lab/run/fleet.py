@@ -96,6 +96,8 @@ class Live:
     """The last of them, of a line that had no end yet."""
     prepared: set[str] = field(default_factory=set)
     """Workloads whose setup it went through."""
+    told: str = ""
+    """What it said is in force when it last ran; empty from when it runs a workload on."""
     trouble: str = ""
 
 

@@ -117,6 +117,7 @@ class Session:
                 return self.invalid(planned, attempt, wrong)
             before = self._tallies
             self._snapshot(names, planned.run_id(attempt), "before")
+            self._run_on(names)
             with stalls.watch(self.spec.backend) as watch:
                 answer = self.machine.control.call(
                     "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
@@ -150,6 +151,7 @@ class Session:
         if not fresh:
             return
         control = self.machine.control
+        self._run_on(fresh)
         control.call("switch", run=fresh)
         steps = []
         if self.experiment.observe:
@@ -228,10 +230,7 @@ class Session:
             folders = {name: self.fleet.live[name].folder for name in names}
             if wrong := self._parameters.wrong(self.machine.control, scheme, folders):
                 return wrong
-        command = f"{marks.SWITCH}; {marks.READ}; {in_force.COMMAND}"
-        told = {name: base64.b64decode(answer["out"]).decode(errors="replace")
-                for name, answer in self.fleet.everywhere(names, "in-force", command,
-                                                          self.fleet.settle).items()}
+        told = self._told(names)
         self._tallies = self._tally(scheme, told)
         for name in names:
             arguments = self.fleet.live[name].spec.args
@@ -242,6 +241,20 @@ class Session:
             if wrong:
                 return wrong
         return ""
+
+    def _told(self, names: list[str]) -> dict[str, str]:
+        """What these guests say is in force; one that ran nothing since is not asked again."""
+        asked = [name for name in names if not self.fleet.live[name].told]
+        command = f"{marks.SWITCH}; {marks.READ}; {in_force.COMMAND}"
+        answers = self.fleet.everywhere(asked, "in-force", command, self.fleet.settle)
+        for name, answer in answers.items():
+            self.fleet.live[name].told = base64.b64decode(answer["out"]).decode(errors="replace")
+        return {name: self.fleet.live[name].told for name in names}
+
+    def _run_on(self, names: list[str]) -> None:
+        """These guests are to run a workload: what they said is out of date then."""
+        for name in names:
+            self.fleet.live[name].told = ""
 
     def _tally(self, scheme: Scheme, told: dict[str, str]) -> dict[str, marks.Tally]:
         """What these guests have seen so far of the marks that the scheme's host promises."""
