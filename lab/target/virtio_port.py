@@ -17,11 +17,15 @@ def find(name: str) -> str:
 
 
 async def opened(name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """The two directions of a virtio port, which may be opened once only."""
+    """The two directions of a virtio port, which may be opened once only.
+
+    `drain` of the writer waits until the port has taken everything: its machine may stop then.
+    """
     loop = asyncio.get_running_loop()
     file = open(find(name), "r+b", buffering=0)  # noqa: SIM115 (stays open until the end)
     reader = asyncio.StreamReader(limit=LINE_LIMIT)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
     twin = os.fdopen(os.dup(file.fileno()), "wb", buffering=0)
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, twin)
+    transport.set_write_buffer_limits(high=0)
     return reader, asyncio.StreamWriter(transport, protocol, None, loop)
