@@ -23,22 +23,21 @@ HERE = Path(__file__).resolve().parent
 HEADERS = Path("include/linux/pvsync")
 KVM = Path("arch/x86/kvm/pvsync")
 SOURCES = {
-    "guest": Path("kernel/pvsync/guest.c"),
-    "extend": Path("kernel/pvsync/extend.c"),
-    "strong_yield": Path("kernel/pvsync/strong_yield.c"),
-    "lag_credit": Path("kernel/pvsync/lag_credit.c"),
-    "mark": KVM / "mark.c",
-    "tlb": KVM / "tlb.c",
-    "window": KVM / "window.c",
-    "regs": KVM / "regs.c",
-    "spin": KVM / "spin.c",
+    "guest": (Path("kernel/pvsync/guest.c"),),
+    "extend": (Path("kernel/pvsync/extend.c"),),
+    "strong_yield": (Path("kernel/pvsync/strong_yield.c"),),
+    "lag_credit": (Path("kernel/pvsync/lag_credit.c"),),
+    "ecs": (KVM / "record.c", KVM / "section.c", KVM / "share.c"),
+    "mark": (KVM / "mark.c",),
+    "tlb": (KVM / "tlb.c",),
+    "window": (KVM / "window.c",),
+    "regs": (KVM / "regs.c",),
+    "spin": (KVM / "spin.c",),
 }
 """What runners test that is no header of their name."""
-ECS = tuple(KVM / name for name in ("record.c", "section.c", "share.c"))
-"""What the runner `ecs` tests."""
 
 BUILDS = ("gcc", "clang", "gcc-asan", "clang-asan")
-RUNNERS = ("aple", "pause", "hvs", "friebel", "ecs", *SOURCES)
+RUNNERS = ("aple", "pause", "hvs", "friebel", *SOURCES)
 MEASURED = "gcc/"
 """The build whose measurements are shown: optimized, without sanitizers."""
 
@@ -76,9 +75,8 @@ def check(folder: Path) -> tuple[int, int]:
 
 def source_of(runner: str, text: str) -> Path:
     """The file with this text, in the overlay; of several that the runner tests."""
-    if runner != "ecs":
-        return SOURCES.get(runner, HEADERS / f"{runner}.h")
-    return next((file for file in ECS if text in (mutants.OVERLAY / file).read_text()), ECS[0])
+    files = SOURCES.get(runner, (HEADERS / f"{runner}.h",))
+    return next((file for file in files if text in (mutants.OVERLAY / file).read_text()), files[0])
 
 
 def mutant(runner: str, name: str, old: str, new: str) -> Mutant:
