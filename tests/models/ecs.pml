@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The record that a vCPU and its host share (pvsync.ecs=count), and the time that
- * is lent for it: kernel/pvsync/ecs.c in the guest, arch/x86/kvm/pvsync/record.c and
- * extend.c, kernel/pvsync/extend.c in the host.
+ * is lent for it: kernel/pvsync/ecs_count.c and ecs_loan.c in the guest,
+ * arch/x86/kvm/pvsync/record.c and extend.c, kernel/pvsync/extend.c in the host.
  *
  *  (a) The words say what the guest is in, whoever interrupts whom between any two
  *      instructions, and wherever its tasks go.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Time that is lent to a guest which counts nothing (pvsync.ecs=free): the guest's
- * preempt count and __pvsync_ecs_reschedule() in kernel/pvsync/ecs.c, the host's
+ * preempt count and __pvsync_ecs_reschedule() in kernel/pvsync/ecs_loan.c, the host's
  * arch/x86/kvm/pvsync/section.c and extend.c.
  *
  *  (a) A look that finds the vCPU in no section ends its loan, and a guest that chooses

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Sections that end in another task than they began in (pvsync.ecs=count): the word
- * that follows the task, and what sets it right; kernel/pvsync/ecs.c. That the words
+ * that follows the task, and what sets it right; kernel/pvsync/ecs_count.c. That the words
  * are true where every section ends in its own task is in ecs.pml.
  *
  * A reader of an rwsem may be let go by another task, or by an interrupt

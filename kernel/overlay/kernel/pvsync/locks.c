@@ -28,7 +28,7 @@
 #include <linux/pvsync/pmt_lock.h>
 #include <linux/pvsync/shims.h>
 
-#include "ecs.h"
+#include "ecs_wait.h"
 #include "guest.h"
 #include "in_force.h"
 #include "locks.h"

@@ -31,7 +31,6 @@
  * A claim that the host cannot read is no claim. The host trusts no claim: it reads each
  * value once, any value means something, and extend.c bounds all effects.
  */
-#include <linux/atomic.h>
 #include <linux/kvm_host.h>
 #include <linux/pagemap.h>
 #include <linux/preempt.h>

@@ -7,7 +7,6 @@
  * about to take an interrupt.
  */
 #include <linux/kvm_host.h>
-#include <linux/preempt.h>
 #include <linux/uaccess.h>
 
 #include <linux/pvsync/abi.h>
