@@ -213,10 +213,11 @@ static bool extend_may_owe(void)
 /*
  * The deadline server of the fair class counts as a running deadline task while it is queued.
  * It is queued after real-time tasks have kept the class from the CPU, and it has no tasks but
- * the fair class's. Without the lock this is a hint.
+ * the fair class's.
  */
 static unsigned int extend_queued_servers(struct rq *rq)
 {
+	/* Without the lock this is a hint. */
 	return !data_race(RB_EMPTY_NODE(&rq->fair_server.rb_node));
 }
 

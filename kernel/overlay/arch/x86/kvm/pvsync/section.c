@@ -97,12 +97,13 @@ static bool ecs_reads_rcu(struct kvm_vcpu *vcpu)
  */
 static enum pvsync_vcpu_counter ecs_found_section(struct kvm_vcpu *vcpu)
 {
-	const struct pvsync_ecs_layout *layout = &vcpu->arch.pvsync.ecs.layout;
+	struct pvsync_shared *ecs = &vcpu->arch.pvsync.ecs;
+	const struct pvsync_ecs_layout *layout = &ecs->layout;
 	struct pvsync_claim claim;
 	u32 count;
 
-	if (!pvsync_ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.preempt_count, &count, sizeof(count)) ||
-	    !pvsync_ecs_read_guest(vcpu, &vcpu->arch.pvsync.ecs.record, &claim, sizeof(claim)))
+	if (!pvsync_ecs_read_guest(vcpu, &ecs->preempt_count, &count, sizeof(count)) ||
+	    !pvsync_ecs_read_guest(vcpu, &ecs->record, &claim, sizeof(claim)))
 		return PVSYNC_preempt_unknown;
 	if (count & layout->interrupt)
 		return PVSYNC_preempt_irq;

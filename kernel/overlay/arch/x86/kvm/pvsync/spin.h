@@ -63,6 +63,11 @@ struct kvm_vcpu *pvsync_friebel_pick(struct kvm_vcpu *me, struct pvsync_search *
 struct kvm_vcpu *pvsync_hvs_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 struct kvm_vcpu *pvsync_bpf_pick(struct kvm_vcpu *me, struct pvsync_search *search);
 
+/* BPF programs alone call it. */
+struct pvsync_bpf_vcpu;
+struct pvsync_yield_ctx;
+int pvsync_bpf_look(struct pvsync_yield_ctx *ctx, u32 index, struct pvsync_bpf_vcpu *vcpu);
+
 void pvsync_spin(struct kvm_vcpu *me, enum pvsync_sign sign, bool in_kernel);
 bool pvsync_mark(struct kvm_vcpu *vcpu);
 bool pvsync_in_registers(struct kvm_vcpu *vcpu);
