@@ -98,8 +98,8 @@ def stages() -> list[Stage]:
               "pytest", beside=True),
         Stage("mypy", (python, "-m", "mypy"), "status", 900, beside=True),
         Stage("series", ("./pvsync", "series", "check"), "status", 600, beside=True),
-        Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models"), "pytest",
-              whole=True, beside=True),
+        Stage("models", (python, "-m", "pytest", "-rP", *BOTH_CPUS, "tests/models", "--sample"),
+              "pytest", whole=True, beside=True),
         Stage("policy", ("make", "-C", "tests/policy", "check"), "closing", whole=True,
               beside=True),
         # A host in virtual time is a process of one core, and no load is seen in it. Where all is
@@ -124,6 +124,8 @@ def soak_stages(seconds: int) -> list[Stage]:
            str(seconds * EXAMPLES_PER_S))
     return [
         Stage("lab", lab, "pytest", 20 * seconds + 3600),
+        Stage("models", (sys.executable, "-m", "pytest", *BOTH_CPUS, "tests/models"), "pytest",
+              3600),
         Stage("locks", ("make", "-C", "tests/locks", "soak", duration), "closing",
               10 * seconds + 3600),
         Stage("kernel", kernel, "pytest", 100 * seconds + 60_000),

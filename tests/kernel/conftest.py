@@ -8,7 +8,7 @@ Tests with the mark `virtual` have machines in virtual time alone: they see no l
 runs two of them at a time, beside other stages. All others have this machine to
 themselves: most play their hosts in real time.
 
-Tests with the mark `sampled` take minutes. With `--sample` a commit runs a quarter of them.
+Tests with the mark `sampled` take minutes, see tests/conftest.py.
 """
 
 import json
@@ -27,17 +27,14 @@ from lab.build import images
 from lab.core import paths
 from lab.core.model import Backend
 from lab.core.progress import Silent
-from lab.machine import backend, provenance
+from lab.machine import backend
 from lab.plan import config
 from lab.run import runner
 from lab.run.session import Session
-from tests.sampling import chosen
 
 HERE = Path(__file__).parent
 LIMIT = "180"
 """Seconds for a command that has no other limit; those of the short tests take 5 to 30."""
-LEFT = pytest.StashKey[list[str]]()
-"""Names of the tests that a commit leaves to others."""
 MOST_LINES = 10
 """Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
@@ -247,41 +244,22 @@ def written(session: Session, path: str, value: str) -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=int, metavar="SECONDS", help="length of the long checks")
-    parser.addoption("--sample", action="store_true",
-                     help="of the tests that are sampled, run this commit's share")
     parser.addoption("--backend", default="auto", help="what plays the hosts, as of ./pvsync run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "soak: runs with --soak only")
-    config.addinivalue_line("markers", "sampled: with --sample some commits run it; --soak does")
     config.addinivalue_line("markers", "virtual: has machines in virtual time alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long checks with --soak, the others without, sampled ones with both.
-
-    Nothing is skipped silently: what --sample leaves out is named.
-    """
+    """The long checks with --soak, the others without, sampled ones with both."""
     soak = config.getoption("--soak") is not None
-    sampled = {item.nodeid for item in items if item.get_closest_marker("sampled")}
-    left: set[str] = set()
-    if config.getoption("--sample") and not soak:
-        left = sampled - chosen(sampled, provenance.git_commit().removesuffix("-dirty"))
 
     def runs(item: pytest.Item) -> bool:
-        if item.nodeid in sampled:
-            return item.nodeid not in left
-        return bool(item.get_closest_marker("soak")) == soak
+        marks = {mark.name for mark in item.iter_markers()}
+        return "sampled" in marks or ("soak" in marks) == soak
 
-    left_out = [item for item in items if not runs(item)]
-    config.hook.pytest_deselected(items=left_out)
-    config.stash[LEFT] = sorted(left)
-    kept = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[item for item in items if not runs(item)])
+    kept = filter(runs, items)
     items[:] = sorted(kept, key=lambda item: "common" in getattr(item, "fixturenames", ()))
-
-
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Names of the tests that --sample has left out."""
-    left = config.stash.get(LEFT, [])
-    return [f"left to other commits and to make soak: {', '.join(left)}"] if left else []

@@ -229,6 +229,7 @@ def misused(lab: Lab) -> Result:
     return result
 
 
+@pytest.mark.sampled("misused")
 def test_sharing_with_any_argument(misused: Result) -> None:
     assert answers(misused.guest_output("pvqspinlock")) == OFFERED
     assert answers(misused.guest_output("help-refused")) == dict.fromkeys(OFFERED, ENOSYS)
@@ -255,6 +256,7 @@ def test_records_are_taken_back(lab: Lab) -> None:
     assert lost["preempt_kernel"] < lost["preempt_unknown"], lost
 
 
+@pytest.mark.sampled("misused")
 def test_refusals_are_said_once_a_vm(misused: Result) -> None:
     """Of two VMs that try everything, by the host that hears them."""
     said = sum(log.count("a guest's record of critical sections is refused")
@@ -262,6 +264,7 @@ def test_refusals_are_said_once_a_vm(misused: Result) -> None:
     assert said == 2 * len(misused.runs("pvqspinlock")), misused.host_logs()
 
 
+@pytest.mark.sampled("misused")
 def test_claims_that_never_end(misused: Result) -> None:
     """Garbage in every word, from all vCPUs: the host grants, bounds and survives."""
     for scheme in ("ecs-count", "ecs-count-watch"):

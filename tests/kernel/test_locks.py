@@ -134,6 +134,7 @@ def test_pmt_with_another_tau(tau: str) -> None:
     check_ended(tau, output, 1)
 
 
+@pytest.mark.sampled("locks")
 def test_every_lock_says_and_counts(tortured: Result) -> None:
     assert tortured.status == 0, tortured.output
     for scheme, line in SAID.items():
@@ -145,6 +146,7 @@ def test_every_lock_says_and_counts(tortured: Result) -> None:
         assert seen["lock_stalls_holder"] + seen["lock_stalls_waiter"] > 0, f"{scheme}: {seen}"
 
 
+@pytest.mark.sampled("locks")
 @pytest.mark.parametrize("scheme", ["ticket", "pmt", "pv-ticket", "pv-pmt"])
 def test_every_wait_is_traced(tortured: Result, scheme: str) -> None:
     """As often as it is counted; also just before that is switched on, and just after."""
@@ -153,6 +155,7 @@ def test_every_wait_is_traced(tortured: Result, scheme: str) -> None:
     assert contended <= traced(output) <= 1.2 * contended + 50, (scheme, contended)
 
 
+@pytest.mark.sampled
 def test_broken_lock_is_caught(lab: Lab) -> None:
     # It hangs, and 20 s of torture take no minute. Often it does not even boot: see its boot_s.
     result = lab("busted", "--timeout", "60")
@@ -177,6 +180,7 @@ def check_ended(scheme: str, output: str, kinds: int) -> None:
     assert int(writes) > 1000, f"{scheme} hardly moved"
 
 
+@pytest.mark.sampled("locks")
 def test_every_lock_excludes_with_8_vcpus(tortured: Result) -> None:
     check_torture(tortured)
 

@@ -4,6 +4,8 @@
 import re
 from dataclasses import dataclass
 
+import pytest
+
 from lab.observe.preemptions import KINDS
 from tests.kernel.conftest import HERE, Lab, Result
 from tests.kernel.test_ecs import host
@@ -94,6 +96,7 @@ def check_promises(by: dict[str, dict[str, Seen]]) -> None:
             assert by[value][kind].share <= 0.6, (value, by[value])
 
 
+@pytest.mark.sampled
 def test_marks_that_a_guest_reads(lab: Lab) -> None:
     result = lab(str(HERE / "marks.toml"), "--cmd", LOOK)
     assert result.status == 0, result.output

@@ -46,6 +46,7 @@ def check_figures(look: dict[str, Any]) -> None:
     assert sum(vm["held_up"] for vm in vms) == pytest.approx(1, abs=0.2), vms
 
 
+@pytest.mark.sampled
 def test_settings_and_diagnosis_of_virtual_machines() -> None:
     done = subprocess.run(
         [paths.ROOT / "pvsync", "host", "--variant", "test", "--bring", paths.LAB, "--bring",

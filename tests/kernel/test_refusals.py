@@ -163,6 +163,7 @@ IN_FORCE = {
 """What the guest's file says in the end."""
 
 
+@pytest.mark.sampled
 def test_refused_by_the_host(lab: Lab) -> None:
     """Stock takes over, and the host does nothing for who was refused."""
     result = lab(str(HERE / "refused.toml"), "--cmd", COMMAND)

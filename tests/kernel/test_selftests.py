@@ -61,6 +61,7 @@ def check_alike(one: Sequence[Verdict], other: Sequence[Verdict]) -> None:
     assert not left, "\n".join(left)
 
 
+@pytest.mark.sampled
 @pytest.mark.virtual
 def test_short_set(tmp_path: Path) -> None:
     """Off and on, all pass; and a host that has lost something of the ABI is noticed."""

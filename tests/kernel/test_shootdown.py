@@ -169,6 +169,7 @@ SHORT = "tlb-shoot4u", "tlb-mixed-all-marked", "tlb-shoot4u-ticket", "tlb-shoot4
 """Of tlb-check's schemes: both mechanisms, locks whose waiters spin and locks whose sleep."""
 
 
+@pytest.mark.sampled
 def test_no_stale_translation(lab: Lab) -> None:
     check_none_stale(lab("tlb-check", "--schemes", ",".join(SHORT),
                          "--cmd", f"{kernel_check(2)} && {CHECKER} && {HUGE}"))

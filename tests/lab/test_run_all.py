@@ -202,10 +202,11 @@ def test_report_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_soak_is_a_list_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all.main(["--soak", "60", "--list"]) == 0
-    lab, locks, kernel, vmx = capsys.readouterr().out.splitlines()
+    lab, models, locks, kernel, vmx = capsys.readouterr().out.splitlines()
     assert "tests/lab/test_fuzz.py" in lab and "tests/lab/test_fuzz_records.py" in lab
     assert lab.endswith(" --examples 300")
-    assert locks.endswith("soak DURATION=60") and kernel.endswith("--soak 60")
+    assert models.endswith("tests/models") and locks.endswith("soak DURATION=60")
+    assert kernel.endswith("--soak 60")
     assert vmx.endswith(run_all.ISOLATION)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the kernel of which each commit runs some."""
+"""Tests of the kernel and of models of which each commit runs some."""
 
 import subprocess
 import sys
@@ -19,26 +19,43 @@ def test_each_has_its_turn() -> None:
     assert chosen(["alone"], "a") == {"alone"} and chosen([], "a") == set()
 
 
-def collected(*arguments: str) -> set[str]:
-    """Names of the tests of the kernel that pytest would run."""
+def collected(folder: str, *arguments: str) -> set[str]:
+    """Names of the tests of a folder that pytest would run."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--collect-only", "tests/kernel", *arguments],
+        [sys.executable, "-m", "pytest", "--collect-only", f"tests/{folder}", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=True)
-    return {line for line in done.stdout.splitlines() if "::" in line and " " not in line}
+    return {line for line in done.stdout.splitlines() if line.startswith("tests/")}
 
 
 def test_what_a_commit_leaves_out_is_run_elsewhere() -> None:
     """By `make soak`, and by whoever asks for the tests without --sample."""
-    usual = collected()
-    sample = collected("--sample")
+    usual = collected("kernel")
+    sample = collected("kernel", "--sample")
     left = usual - sample
-    assert sample < usual and len(left) >= 9
-    assert left <= collected("--soak", "1")
+    assert sample < usual and len(left) >= 15
+    assert left <= collected("kernel", "--soak", "1")
 
 
-def test_make_test_samples() -> None:
-    (stage,) = [stage for stage in run_all.stages() if stage.name == "kernel"]
-    assert "--sample" in stage.command
+def test_those_that_share_guests_are_left_out_together() -> None:
+    """What takes long is to boot them."""
+    sharing = "::test_every_lock_", "::test_every_wait_is_traced"
+    found = [one for one in collected("kernel", "--sample") if any(name in one for name in sharing)]
+    assert len(found) in (0, 6), found
+
+
+def test_mutants_of_models_are_left_out_and_models_are_not() -> None:
+    usual = collected("models")
+    left = usual - collected("models", "--sample")
+    assert len(left) >= 100 and all("test_each_mutation" in one for one in left)
+
+
+def test_make_test_samples_and_make_soak_does_not() -> None:
+    for name in ("kernel", "kernel-vt", "models"):
+        (stage,) = [stage for stage in run_all.stages() if stage.name == name]
+        assert "--sample" in stage.command
+    for stage in run_all.soak_stages(1):
+        assert "--sample" not in stage.command
+    assert {"kernel", "models"} <= {stage.name for stage in run_all.soak_stages(1)}
 
 
 def test_what_is_left_out_is_named() -> None:

@@ -48,11 +48,13 @@ def test_words_are_true_and_loans_end(bounds: str, tmp_path: Path) -> None:
     check(bounds, verify(MODEL, tmp_path, *defines), states)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("mutation", "error"), MUTATIONS)
 def test_each_mutation_is_found(mutation: str, error: str, tmp_path: Path) -> None:
     assert error in first_error(f"ecs/{mutation}", MODEL, tmp_path, f"-D{mutation}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("mutation", "error"), STAYING)
 def test_each_mutation_of_staying_is_found(mutation: str, error: str, tmp_path: Path) -> None:
     assert error in first_error(f"ecs/{mutation}", MODEL, tmp_path, "-DIRQ", f"-D{mutation}")

@@ -39,6 +39,7 @@ def test_loans_end_and_requests_are_followed(bounds: str, tmp_path: Path) -> Non
     check(bounds, verify(MODEL, tmp_path, *defines), states)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("mutation", "error"), MUTATIONS)
 def test_each_mutation_is_found(mutation: str, error: str, tmp_path: Path) -> None:
     assert error in first_error(f"ecs_free/{mutation}", MODEL, tmp_path, f"-D{mutation}")

@@ -35,6 +35,7 @@ def test_words_say_no_more_than_a_task_began(bounds: str, tmp_path: Path) -> Non
     check(bounds, verify(MODEL, tmp_path, *defines), states)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("mutation", "error"), [*MUTATIONS, *NOT_COVERED])
 def test_each_mutation_is_found(mutation: str, error: str, tmp_path: Path) -> None:
     first = first_error(f"ecs_tasks/{mutation}", MODEL, tmp_path, "-DIRQ", f"-D{mutation}")

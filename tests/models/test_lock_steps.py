@@ -153,6 +153,7 @@ def test_tickets_that_wrap_under_a_sleeper(base: Path, tmp_path: Path) -> None:
     check("pmt-narrow", explore(build, "pmt", ("--tau", "1"), overlay), NARROW_STATES)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("mutation", "bounds", "error"), MUTATIONS)
 def test_each_mutation_is_found(mutation: str, bounds: str, error: str, base: Path,
                                 tmp_path: Path) -> None:

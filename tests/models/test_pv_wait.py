@@ -55,6 +55,7 @@ def test_slots_may_be_stored_in_any_order(lock: str, tmp_path: Path) -> None:
     check(f"{lock}, any order", found, ANY_ORDER[lock])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("lock", "mutation", "error"), MUTATIONS)
 def test_each_mutation_is_found(lock: str, mutation: str, error: str, tmp_path: Path) -> None:
     assert error == first_error(f"pv/{lock}-{mutation}", MODEL, tmp_path, *BOUNDS[lock][0], *SMALL,

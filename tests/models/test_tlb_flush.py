@@ -66,6 +66,7 @@ def test_no_stale_translation_no_wait_for_ever_no_false_alarm(bounds: str, tmp_p
     check(bounds, verify(MODEL, tmp_path, *defines), states)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("bounds", "mutation", "kind"), MUTATIONS)
 def test_each_mutation_is_found(bounds: str, mutation: str, kind: str, tmp_path: Path) -> None:
     for other, fires in (("SEQUENCE", kind != FALSE_ALARM), ("STALE", kind != STALE)):
