@@ -65,7 +65,7 @@ def test_what_is_asked_for() -> None:
     assert asked["files"][0] == ("offers", "/p/hypercalls", ("Y", "N")) and not asked["own"]
     asked = disturb.request(replace(what, disturb=("parameters",)), "r", ["a"], "/p", 60.0)
     assert len(asked["files"]) == len(disturb.HOST)
-    assert ("parameters", "extend", ("global", "off", "ecs")) in asked["own"]
+    assert ("parameters", "extend", ("global", "off", "ecs", "kernel")) in asked["own"]
 
 
 def test_killed_guests_are_no_error_and_are_booted_again(spec: HostSpec, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ SOURCES = {
     "strong_yield": (Path("kernel/pvsync/strong_yield.c"),),
     "lag_credit": (Path("kernel/pvsync/lag_credit.c"),),
     "ecs": (KVM / "record.c", KVM / "section.c", KVM / "share.c"),
+    "loan": (KVM / "extend.c",),
     "mark": (KVM / "mark.c",),
     "tlb": (KVM / "tlb.c",),
     "window": (KVM / "window.c",),

@@ -133,8 +133,13 @@ void kvfree(const void *memory);
 u64 ktime_get_ns(void);
 u64 rdtsc(void);
 
+enum hrtimer_restart {
+	HRTIMER_NORESTART
+};
+
 struct hrtimer {
-	int unused;
+	enum hrtimer_restart (*function)(struct hrtimer *timer);
+	s64	ns;	/* From when it was set; 0 if it is not. */
 };
 
 typedef struct {

@@ -56,6 +56,7 @@ static const char * const marks[] = {
 static const char * const extends[] = {
 	[PVSYNC_EXTEND_OFF]	= "off",
 	[PVSYNC_EXTEND_ECS]	= "ecs",
+	[PVSYNC_EXTEND_KERNEL]	= "kernel",
 };
 
 static const char * const windows[] = {
@@ -87,7 +88,7 @@ static void host_yield_chosen(int value)
 
 static void host_extend_chosen(int value)
 {
-	if (value == PVSYNC_EXTEND_ECS)
+	if (value != PVSYNC_EXTEND_OFF)
 		pvsync_extend_enable();
 }
 

@@ -46,6 +46,7 @@ enum pvsync_mark {
 enum pvsync_extend {
 	PVSYNC_EXTEND_OFF,
 	PVSYNC_EXTEND_ECS,
+	PVSYNC_EXTEND_KERNEL,
 	PVSYNC_NR_EXTENDS
 };
 

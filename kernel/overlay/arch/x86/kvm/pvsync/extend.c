@@ -38,6 +38,12 @@
  * the same CPU, in an interrupt, and reads only which vCPU runs. The thread cancels the
  * timer on that CPU, where the timer's handler cannot run meanwhile, before it leaves.
  *
+ * With pvsync.extend=kernel a section is all that a vCPU does in its guest's kernel, until it
+ * is back in user mode. This is the first approach of "How to Deal with Lock Holder
+ * Preemption", after Uhlig et al. It asks nothing of the guest, and tells it nothing. Such a
+ * loan ends without a word, so its timer comes in steps, too. The paper delays the preemption
+ * without a limit; here the bounds of all loans hold.
+ *
  * A vCPU may borrow a share of its own run time, pvsync.extend_cap. Run time of the VM's
  * other vCPUs does not count, so vCPUs that hardly run, or never, give it nothing to
  * borrow. The periods of the account are of run time as well. A loan may take the account
@@ -55,9 +61,12 @@
 #include <linux/pvsync/kvm/loan.h>
 #include <linux/pvsync/shims.h>
 
+#include "../kvm_cache_regs.h"
+
 #include "count.h"
 #include "loan.h"
 #include "record.h"
+#include "regs.h"
 #include "section.h"
 
 /* Run time of a vCPU over which its account adds up what it has borrowed, ns. */
@@ -88,6 +97,19 @@ enum pvsync_vcpu_counter pvsync_where(struct kvm_vcpu *vcpu)
 	return pvsync_ecs_has_interrupt(vcpu) ? PVSYNC_preempt_irq : PVSYNC_preempt_kernel;
 }
 
+/* Whether a section is whatever the guest's kernel does, of which the guest says nothing. */
+static bool loan_is_for_kernel(struct kvm_vcpu *vcpu)
+{
+	return pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_KERNEL;
+}
+
+/* A guest's guest is in the user mode of the kernel that runs it, as in pvsync_ecs_where(). */
+static bool loan_in_kernel(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.mp_state == KVM_MP_STATE_RUNNABLE && !is_guest_mode(vcpu) &&
+	       pvsync_in_kernel(vcpu);
+}
+
 static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
 {
 	struct kvm_vcpu *vcpu = container_of(timer, struct kvm_vcpu, arch.pvsync.loan.timer);
@@ -99,9 +121,9 @@ static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
 
 /**
  * pvsync_loan_init - make it possible to lend to a vCPU
- * @vcpu: the vCPU, which has no loan
+ * @vcpu: the vCPU
  *
- * Context: thread of @vcpu.
+ * Context: thread of @vcpu, with preemption enabled or not.
  */
 void pvsync_loan_init(struct kvm_vcpu *vcpu)
 {
@@ -157,10 +179,14 @@ static bool loan_may_borrow(struct kvm_vcpu *vcpu)
 	return loan->borrowed < most;
 }
 
-/* Without high resolution timers a loan ends at a tick, which may be long after. */
+/*
+ * Without high resolution timers a loan ends at a tick, which may be long after. A vCPU without
+ * a record has no timer until its thread has got a CPU once since a host parameter was set.
+ */
 static bool loan_ends_in_time(struct kvm_vcpu *vcpu)
 {
-	return hrtimer_resolution <= pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC;
+	return pvsync_timer_is_set_up(&vcpu->arch.pvsync.loan.timer) &&
+	       hrtimer_resolution <= pvsync_extend_us_of(vcpu->kvm) * NSEC_PER_USEC;
 }
 
 /* Time left of a loan, ns; an admin may have changed the length meanwhile. */
@@ -185,13 +211,19 @@ static s64 loan_next_look(struct kvm_vcpu *vcpu, u64 now)
 	u64 look = READ_ONCE(pvsync_extend_look_us) * NSEC_PER_USEC;
 	s64 left = loan_time_left(vcpu, now);
 
-	return look ? min_t(s64, left, max(look, MIN_LOOK)) : left;
+	return look ? min_t(s64, left, max_t(u64, look, MIN_LOOK)) : left;
+}
+
+/* Whether sections end without a word of the guest. */
+static bool loan_ends_silently(struct kvm_vcpu *vcpu)
+{
+	return loan_is_for_kernel(vcpu) || vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE;
 }
 
 /* Time until the vCPU may have left its section without a word, or must have left it, ns. */
 static s64 loan_section_time(struct kvm_vcpu *vcpu, u64 now)
 {
-	if (vcpu->arch.pvsync.ecs.form == PVSYNC_ECS_FREE)
+	if (loan_ends_silently(vcpu))
 		return loan_next_look(vcpu, now);
 	return loan_time_left(vcpu, now);
 }
@@ -206,8 +238,15 @@ static void loan_begin(struct kvm_vcpu *vcpu, u64 now)
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
 	if (trace_pvsync_lent_enabled())
 		trace_pvsync_lent(vcpu, loan_time_left(vcpu, now));
-	pvsync_ecs_tell_loan(vcpu, true);
+	if (!loan_is_for_kernel(vcpu))
+		pvsync_ecs_tell_loan(vcpu, true);
 	loan_set_timer(vcpu, loan_section_time(vcpu, now));
+}
+
+/* Whether a vCPU that loses its CPU there holds others up, as far as the host can tell. */
+static bool loan_holds(struct kvm_vcpu *vcpu)
+{
+	return loan_is_for_kernel(vcpu) ? loan_in_kernel(vcpu) : pvsync_holds(pvsync_where(vcpu));
 }
 
 /**
@@ -227,7 +266,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	hrtimer_try_to_cancel(&loan->timer);
 	loan->granted = false;
 	ns = local_clock() - loan->since;
-	left = !pvsync_holds(pvsync_where(vcpu));
+	left = !loan_holds(vcpu);
 	pvsync_ecs_tell_loan(vcpu, false);
 
 	loan->borrowed += ns;
@@ -283,20 +322,29 @@ void pvsync_give_back(struct kvm_vcpu *vcpu)
 	preempt_enable();
 }
 
+static bool loan_is_in_section(struct kvm_vcpu *vcpu)
+{
+	switch (pvsync_extend_of(vcpu->kvm)) {
+	case PVSYNC_EXTEND_ECS:
+		return vcpu->arch.pvsync.ecs.form && pvsync_in_section(pvsync_where(vcpu));
+	case PVSYNC_EXTEND_KERNEL:
+		return loan_in_kernel(vcpu);
+	default:
+		return false;
+	}
+}
+
 /* Reads registers only of a vCPU that runs, not while the monitor sets the registers. */
 static bool loan_is_wanted(struct kvm_vcpu *vcpu)
 {
-	return vcpu->wants_to_run && pvsync_extend_of(vcpu->kvm) == PVSYNC_EXTEND_ECS &&
-	       vcpu->arch.pvsync.ecs.form && !vcpu->arch.pvsync.yielding &&
-	       pvsync_in_section(pvsync_where(vcpu));
+	return vcpu->wants_to_run && !vcpu->arch.pvsync.yielding && loan_is_in_section(vcpu);
 }
 
-/* With the free form, sections may have ended without a word, and others may have begun. */
+/* Sections that end without a word may have done so, and others may have begun. */
 static bool loan_is_still_in_section(struct kvm_vcpu *vcpu)
 {
 	return !vcpu->arch.pvsync.loan.returned &&
-	       (vcpu->arch.pvsync.ecs.form != PVSYNC_ECS_FREE ||
-		READ_ONCE(pvsync_extend_look_us));
+	       (!loan_ends_silently(vcpu) || READ_ONCE(pvsync_extend_look_us));
 }
 
 static bool loan_keep(struct kvm_vcpu *vcpu, u64 now)
@@ -310,7 +358,8 @@ static bool loan_keep(struct kvm_vcpu *vcpu, u64 now)
 		return false;
 	if (loan->returned) {
 		loan->returned = false;
-		pvsync_ecs_tell_loan(vcpu, true);
+		if (!loan_is_for_kernel(vcpu))
+			pvsync_ecs_tell_loan(vcpu, true);
 		loan_set_timer(vcpu, loan_section_time(vcpu, now));
 	} else {
 		loan_set_timer(vcpu, loan_next_look(vcpu, now));

@@ -26,6 +26,7 @@ void __pvsync_vcpu_load(struct kvm_vcpu *vcpu, int cpu)
 	vcpu->arch.pvsync.loan.dropped = false;
 	pvsync_drop_segments(vcpu);
 	pvsync_unmark(vcpu);
+	pvsync_loan_init(vcpu);
 	pvsync_account_load(vcpu);
 	pvsync_cpu_wait_ends(vcpu);
 	pvsync_hvs_load(vcpu);
