@@ -126,10 +126,11 @@ def _table(row: Row, results: Sequence[Found]) -> list[str]:
     heads = [*["workload"] * many, "VMs", "scheme", "over", "what", "paper", "ours", "placebo",
              "seeds", "verdict"]
     return [f"| {' | '.join(cells)} |" for cells in (
-        heads, ["---"] * len(heads), *(_cells(one, many) for one in results))]
+        heads, ["---"] * len(heads), *(cells(one, many) for one in results))]
 
 
-def _cells(one: Found, many: bool) -> list[str]:
+def cells(one: Found, many: bool) -> list[str]:
+    """Of a row of a table: workload, if it has many, to verdict."""
     claim = one.claim
     unit = " %" if claim.measure in SHARES else ""
     paper = number(claim.value) + (f" to {number(claim.most)}" if claim.most else "")

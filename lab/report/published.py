@@ -3,7 +3,8 @@
 
 docs/results/data/NAME.json holds what is left of a result directory's summary. From it alone
 come docs/results/NAME.svg and, in any page there, what stands between `<!-- data: NAME -->`
-and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts of all data.
+and `<!-- end -->`. Between `<!-- verdicts -->` and that end stand the verdicts of all data,
+between `<!-- claims -->` and that end all claims of papers.
 What was found of papers and of machine models, and sweeps, have blocks of their own, see `kept`.
 """
 
@@ -20,6 +21,7 @@ from lab.core.model import Manifest
 from lab.machine import provenance
 from lab.plan.sweeps import PARTS
 from lab.report import (
+    claims,
     footer,
     grids,
     jsonlines,
@@ -36,8 +38,8 @@ from lab.run import records
 
 FOLDER = paths.ROOT / "docs" / "results"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
-BLOCK = re.compile(r"(?P<head>^<!-- (?P<kind>data|paper|sensitivity|sweep|verdicts|papers)(?:: "
-                   r"(?P<name>\S+))? -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
+BLOCK = re.compile(r"(?P<head>^<!-- (?P<kind>data|paper|sensitivity|sweep|verdicts|papers|"
+                   r"claims)(?:: (?P<name>\S+))? -->\n)(?P<body>.*?)(?P<end>^<!-- end -->$)",
                    re.MULTILINE | re.DOTALL)
 LICENSE = "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
 
@@ -151,6 +153,8 @@ def pages(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[P
             return block(name, data(name))
         if kind == "verdicts":
             return _overview(folder, data, where)
+        if kind == "claims":
+            return claims.block(folder / "data", where)
         if kind == "papers":
             return kept.overview(folder / "data", where)
         return kept.KINDS[kind].block(folder / "data", name)

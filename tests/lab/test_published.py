@@ -47,7 +47,8 @@ def test_all_data_are_shown_and_known() -> None:
     for page in FOLDER.glob("*.md"):
         text = page.read_text()
         begun = sum(text.count(f"<!-- {one}") for one in (
-            "data: ", "paper: ", "sensitivity: ", "sweep: ", "verdicts -->", "papers -->"))
+            "data: ", "paper: ", "sensitivity: ", "sweep: ", "verdicts -->", "papers -->",
+            "claims -->"))
         assert begun == text.count("<!-- end -->") == len(
             [*published.BLOCK.finditer(text)]), page.name
 
@@ -194,21 +195,36 @@ def test_damaged_and_missing_data(folder: Path) -> None:
         published.render(folder)
 
 
+def check_claims(page: str) -> None:
+    """Each claim of the row that was played, and all other rows of all papers as not made."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()
+            if line.startswith("|")]
+    heads = {row[0] for row in rows[2:] if row[0]}
+    assert heads == {*papers.names()} - {"pmt"} | {"[pmt](paper-pmt.md)"}
+    verdicts = [row[-1] for row in rows[2:]]
+    assert sum(one in ("**confirmed**", "**cannot tell**") for one in verdicts) == 8
+    every = [papers.load(name) for name in papers.names()]
+    left_out = sum(len(one.rows) + len(one.missing) for one in every) - 1
+    assert sum(one.startswith("not made: ") for one in verdicts) == left_out
+
+
 def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
     """Each has a page of its own, from data that name no place; and the papers a table."""
     (folder / "README.md").write_text("# All\n<!-- papers -->\n<!-- end -->\n")
+    (folder / "claims.md").write_text("# Claims\n<!-- claims -->\n<!-- end -->\n")
     paper = papers.load("pmt")
     rows = [(row, summarize(load(Synthetic(SCHEMES, reps=2, boots=1).write(
         tmp_path / row.folder)))) for row in paper.rows[1:2]]
     told = ("./pvsync", "reproduce", "pmt", "--out", "/x/y")
     paper_page.keep(paper_page.of(paper, rows, False, told), tmp_path)
     assert {file.name for file in published.publish(tmp_path, "pmt", folder)} == {
-        "pmt.json", "paper-pmt.md", "README.md"}
+        "pmt.json", "paper-pmt.md", "README.md", "claims.md"}
     page = (folder / "paper-pmt.md").read_text()
     assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`." in page
     assert "/x/y" not in (folder / "data" / "papers" / "pmt.json").read_text()
     assert "| [pmt](paper-pmt.md) | 7 confirmed, 1 cannot tell | whole loads |" in (
         folder / "README.md").read_text()
+    check_claims((folder / "claims.md").read_text())
 
     base = summarize(load(Synthetic(reps=2, boots=1).write(tmp_path / "made")))
     half = sensitivity.of([(Variant(), base), (Variant("exit", 0.5), base)])
