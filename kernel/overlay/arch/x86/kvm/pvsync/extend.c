@@ -61,7 +61,7 @@
 #include <linux/pvsync/kvm/loan.h>
 #include <linux/pvsync/shims.h>
 
-#include "../kvm_cache_regs.h"
+#include PVSYNC_KVM_REGS_H
 
 #include "count.h"
 #include "loan.h"
