@@ -44,12 +44,16 @@ def build(folder: Path, work: str, times: int) -> Path:
     """The firmware for this work, so often, in a folder that keeps it."""
     rom = folder / f"{work}-{times}.bin"
     if not rom.exists():
-        made = folder / f"{work}-{times}.o"
-        subprocess.run(["gcc", "-m32", "-c", f"-DWORK={work}", f"-DTIMES={times}", str(SOURCE),
-                        "-o", str(made)], check=True)
-        subprocess.run(["ld", "-melf_i386", "-Ttext=0", "--oformat=binary", str(made), "-o",
-                        str(rom)], check=True)
+        assemble(SOURCE, rom, f"-DWORK={work}", f"-DTIMES={times}")
     return rom
+
+
+def assemble(source: Path, rom: Path, *flags: str) -> None:
+    """Make a firmware of any source."""
+    made = rom.with_suffix(".o")
+    subprocess.run(["gcc", "-m32", "-c", *flags, str(source), "-o", str(made)], check=True)
+    subprocess.run(["ld", "-melf_i386", "-Ttext=0", "--oformat=binary", str(made), "-o",
+                    str(rom)], check=True)
 
 
 def play(emulator: Sequence[str], rom: Path, cpus: int, *, icount: str = "lockstep=on,seed=1",

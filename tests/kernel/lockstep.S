@@ -46,6 +46,8 @@
 #define RFLAGS		0x570
 #define RIP		0x578
 
+#include "firmware.h"
+
 	/* A stack for CPU %eax, whose number stays in %ebp */
 	.macro	stack
 	movl	%eax, %ebp
@@ -64,18 +66,7 @@ first16:
 	cli
 	movl	$first, %ebx
 protected:
-	lgdtl	%cs:gdtr
-	movl	%cr0, %eax
-	orb	$1, %al
-	movl	%eax, %cr0
-	ljmpl	$8, $flat + ROM
-
-	.code32
-flat:
-	movw	$16, %ax
-	movw	%ax, %ds
-	movw	%ax, %es
-	movw	%ax, %ss
+	flat_segments
 	addl	$ROM, %ebx
 	jmp	*%ebx
 
@@ -233,25 +224,4 @@ hex:
 	loop	1b
 	ret
 
-put:
-	movb	%al, %ah
-	movw	$SERIAL + 5, %dx
-1:	inb	%dx, %al
-	testb	$0x20, %al
-	jz	1b
-	movb	%ah, %al
-	movw	$SERIAL, %dx
-	outb	%al, %dx
-	ret
-
-	.balign	8
-gdt:
-	.quad	0, 0x00cf9a000000ffff, 0x00cf92000000ffff
-gdtr:
-	.word	. - gdt - 1
-	.long	gdt + ROM
-
-	.org	0xfff0
-	.code16
-	ljmp	$0xf000, $first16
-	.org	0x10000
+	end_of_firmware first16

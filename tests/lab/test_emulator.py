@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.build import emulator, series, userland
+from lab.build import emulator, monitor, qemu, series, userland
 from lab.core import paths, tools
 from lab.core.errors import LabError, UsageError
 
 DSC = "Format: 3.0\nSource: qemu\nVersion: 1:10.0.13+ds-0+deb13u1\n"
-CONFIGURE = "#!/bin/sh\necho \"$@\" >arguments\n"
+CONFIGURE = "#!/bin/sh\necho \"$@\"\n"
 NINJA = """#!/bin/sh
 echo '[1/2] Compiling C object lib/svm_helper.c.o'
 cat ../svm_helper.c
@@ -52,7 +52,7 @@ class Source:
         monkeypatch.delenv(emulator.ENV_QEMU, raising=False)
         monkeypatch.setattr(emulator, "OVERLAY", folder / "overlay")
         monkeypatch.setattr(emulator, "SERIES", folder / "series")
-        monkeypatch.setattr(emulator, "fetch", self.fetch)
+        monkeypatch.setattr(qemu, "fetch", self.fetch)
         monkeypatch.setattr(userland, "emulator_root", lambda progress: folder / "root")
 
     def ninja(self, failure: str = "") -> None:
@@ -92,6 +92,20 @@ def test_patches_are_in_what_is_built(source: Source) -> None:
         "../configure", "ninja"]
 
 
+def test_a_monitor_is_another_program(source: Source, tmp_path: Path,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same source, with what it is configured with besides, and a log of its own."""
+    made = emulator.prepare()
+    monkeypatch.setattr(monitor, "FOLDER", tmp_path)
+    program = monitor.prepare()
+    assert program.parent.name.startswith("monitor-") and program != made.program
+    assert monitor.prepare() == program and emulator.prepare() == made and source.fetched == 2
+    log = (paths.cache_dir() / "monitor.log").read_text()
+    assert "--static --disable-tcg" in log and "cured" in log
+    assert monitor.command("./qemu") == ["./qemu", "-L", "/usr/share/qemu", "-L",
+                                         "/usr/share/seabios"]
+
+
 def test_another_series_is_another_emulator(source: Source, tmp_path: Path) -> None:
     first = emulator.prepare()
     (tmp_path / "overlay/pvsync.mak").write_text("CONFIG_Q35=n\n")
@@ -113,7 +127,7 @@ def test_another_version_of_the_source_is_another_emulator(source: Source) -> No
 def test_another_compiler_makes_another_emulator(source: Source,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     first = emulator.prepare()
-    monkeypatch.setattr(emulator, "compiler_version", lambda: "gcc 99")
+    monkeypatch.setattr(qemu, "compiler_version", lambda: "gcc 99")
     assert emulator.prepare().program != first.program
 
 
@@ -135,7 +149,7 @@ def test_patch_that_does_not_apply_is_named(source: Source, tmp_path: Path) -> N
 def test_missing_library_is_named_with_its_package(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emulator, "NEEDED", ("/usr/include/glib-2.0/glib.h.not",))
+    monkeypatch.setattr(qemu, "NEEDED", ("/usr/include/glib-2.0/glib.h.not",))
     monkeypatch.setattr(tools, "packages",
                         lambda: {"libglib2.0-dev": "/usr/include/glib-2.0/glib.h.not"})
     with pytest.raises(UsageError, match=r"libglib2.0-dev"):
@@ -158,10 +172,10 @@ def test_another_program_may_be_named(source: Source, monkeypatch: pytest.Monkey
 def test_version_is_read_from_the_source_package(tmp_path: Path) -> None:
     dsc = tmp_path / "qemu.dsc"
     dsc.write_text(DSC)
-    assert emulator.version_of(dsc) == "1:10.0.13+ds-0+deb13u1"
+    assert qemu.version_of(dsc) == "1:10.0.13+ds-0+deb13u1"
     dsc.write_text("<html>blocked</html>")
     with pytest.raises(LabError, match=r"qemu.dsc names no version"):
-        emulator.version_of(dsc)
+        qemu.version_of(dsc)
 
 
 def test_unreachable_mirror_says_what_to_do(
@@ -169,9 +183,10 @@ def test_unreachable_mirror_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PVSYNC_MIRROR", "http://127.0.0.1:9/debian")
     with pytest.raises(LabError, match=r"127.0.0.1:9.*check the network.*PVSYNC_MIRROR"):
-        emulator.fetch(tmp_path)
+        qemu.fetch(tmp_path)
 
 
-def test_our_own_series_parses() -> None:
-    """What it does is shown by the kernel tests, which need hosts that survive."""
+def test_our_own_series_parse() -> None:
+    """What they do is shown by the kernel tests, which need hosts that survive."""
     assert series.count(emulator.SERIES).patches == 20
+    assert series.count(monitor.FOLDER / "series").patches == 3
