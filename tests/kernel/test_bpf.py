@@ -29,9 +29,15 @@ mkfifo /run/open; exec 9<>/run/open
 for name in one two; do
 	python3 operate_host.py play 2 -name guest=$name <&9 &
 	echo "monitor $name $!"
+	monitors="$monitors $!"
 done
-sleep 5
+for pid in $monitors; do
+	until grep -qs '^spin_events [1-9]' /sys/kernel/debug/kvm/$pid-*/pvsync/counters; do
+		sleep 0.5
+	done
+done
 """
+"""Both VMs are played and spin: how long that takes depends on this machine."""
 TRACED = START + """
 bpftrace --version
 for name in held-up yielded-to; do bpftrace $name.bt -c 'sleep 5'; done
@@ -77,15 +83,19 @@ mkdir -p /run/bpf
 counted() { sleep 2; sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters; }
 load() { bpftool struct_ops register $1.bpf.o; }
 unload() { bpftool struct_ops unregister name $1; }
+traced() {
+	echo >TRACE/trace
+	echo 1 >TRACE/events/pvsync/pvsync_yield/enable
+	counted $1
+	echo 0 >TRACE/events/pvsync/pvsync_yield/enable
+	sed -n "s/.* vcpu=\\([0-9]*\\) target=\\([0-9]*\\) chosen=1 .*/yield $1 \\1 \\2/p" TRACE/trace |
+		sort -u
+}
 counted start
 counted none
 load hvs
 counted hvs-loaded
-echo 1 >TRACE/events/pvsync/pvsync_yield/enable
-counted hvs
-echo 0 >TRACE/events/pvsync/pvsync_yield/enable
-sed -n 's/.* vcpu=\\([0-9]*\\) target=\\([0-9]*\\) chosen=1 .*/yield \\1 \\2/p' TRACE/trace |
-	sort -u
+traced hvs
 load turns 2>&1 && exit 1
 unload hvs
 counted hvs-gone
@@ -94,6 +104,9 @@ load turns
 counted turns-loaded
 counted turns
 unload turns
+load first
+traced first
+unload first
 load outside
 counted outside-loaded
 counted outside
@@ -125,14 +138,23 @@ def grown(output: str, first: str, last: str) -> dict[str, int]:
     return {name: value - seen[first][name] for name, value in seen[last].items()}
 
 
+def yields_by(program: str, output: str) -> set[tuple[str, str]]:
+    """Who yielded to whom while a program was traced, and the program had chosen."""
+    return set(re.findall(rf"^yield {program} (\d+) (\d+)\r?$", output, re.MULTILINE))
+
+
 def test_programs_choose_while_they_are_loaded(played_by: Backend, tmp_path: Path) -> None:
-    """They come and go while vCPUs spin. What chooses wrongly is left to stock KVM."""
+    """They come and go while vCPUs spin, and whom they choose gets the yields.
+
+    What chooses wrongly is left to stock KVM.
+    """
     output = said(START.replace("play 2", f"play {VCPUS}") + POLICIES, played_by,
                   {**POLICY, "candidate": "bpf"}, compiled(tmp_path))
     for first, last in (("start", "none"), ("hvs-gone", "former"), ("bad-loaded", "bad")):
         without = grown(output, first, last)
         assert without["pick_stock"] > SEVERAL, (first, without)
-        assert without["pick_stock"] == without["spin_events"], (first, without)
+        # Counters are read one after the other, and vCPUs spin meanwhile.
+        assert 0.8 < without["pick_stock"] / without["spin_events"] < 1.2, (first, without)
         assert not without["pick_bpf"] and not without["pick_refused"], (first, without)
     for name in ("hvs", "turns"):
         by_it = grown(output, f"{name}-loaded", name)
@@ -141,9 +163,10 @@ def test_programs_choose_while_they_are_loaded(played_by: Backend, tmp_path: Pat
     outside = grown(output, "outside-loaded", "outside")
     assert outside["pick_refused"] > SEVERAL and not outside["pick_bpf"], outside
     assert outside["spin_events"] > SEVERAL and outside["yield_attempted"] > 0, outside
-    yields = re.findall(r"^yield (\d+) (\d+)\r?$", output, re.MULTILINE)
+    yields = yields_by("hvs", output)
     assert len({who for who, _ in yields}) == len({whom for _, whom in yields}) == VCPUS, yields
     assert not any(who == whom for who, whom in yields), yields
+    assert yields_by("first", output) == {("0", "1"), ("1", "0"), ("2", "0"), ("3", "0")}, output
     assert "only read is supported" in output and "infinite loop" in output, output
     assert "Device or resource busy" in output, output
     assert not re.search(r"pvsync_yield_ops\r?$", output), output
