@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernel.conftest import HERE, Lab, Result
 
-pytestmark = (pytest.mark.virtual, pytest.mark.sampled)
+pytestmark = [pytest.mark.virtual, pytest.mark.sampled]
 LONGEST_NS = 1_050_000
 """Of a loan of 1 ms, whose timer is a few microseconds late."""
 
