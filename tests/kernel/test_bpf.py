@@ -194,7 +194,7 @@ WAYS = "kvm", "c", "placebo", "bpf", "turns"
 def test_what_a_choice_costs(played_by: Backend, tmp_path: Path) -> None:
     """HVS as a program takes no more than three times as long as HVS in C.
 
-    Virtual time shows instructions. Stock KVM's search counts its yields as a choice, too.
+    Virtual time shows instructions.
     """
     output = said(START.replace("play 2", f"play {VCPUS}") + COST, played_by, POLICY,
                   compiled(tmp_path))
