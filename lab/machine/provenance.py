@@ -41,6 +41,5 @@ def git_commit() -> str:
 
 
 def is_known(commit: str) -> bool:
-    """Whether this repository has that commit."""
-    return _git("rev-parse", "--verify", "--quiet", "--end-of-options",
-                f"{commit}^{{commit}}") is not None
+    """Whether a clone of this repository has that commit: it is HEAD, or one before."""
+    return _git("merge-base", "--is-ancestor", "--end-of-options", commit, "HEAD") is not None

@@ -204,8 +204,8 @@ def publish(directory: Path, name: str, folder: Path = FOLDER) -> list[Path]:
     kind, place, text, title, commits = _kept(directory, name, folder)
     for commit in commits:
         if not provenance.is_known(commit):
-            raise UsageError(f"{directory} was made at commit {commit or 'unknown'}, which this"
-                             " repository does not have: nobody could make it again.")
+            raise UsageError(f"{directory} was made at commit {commit or 'unknown'}, which is"
+                             " not in the history of this one: nobody could make it again.")
     place.parent.mkdir(parents=True, exist_ok=True)
     records.replace(place, text)
     if not any((found["kind"], found["name"]) == (kind, name) for text in _texts(folder).values()

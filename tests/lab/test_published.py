@@ -247,6 +247,11 @@ def test_known_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = provenance.git_commit()
     assert provenance.is_known(commit) and not provenance.is_known(f"{commit}-dirty")
     assert not provenance.is_known("unknown") and not provenance.is_known("")
+    subprocess.run((*git, "commit", "-q", "--allow-empty", "-m", "y"), check=True)
+    gone = provenance.git_commit()
+    subprocess.run((*git, "reset", "-q", "--soft", commit), check=True)
+    subprocess.run((*git, "commit", "-q", "--allow-empty", "-m", "z"), check=True)
+    assert provenance.is_known(commit) and not provenance.is_known(gone)
 
 
 def test_markdown_reads_as_it_is() -> None:
