@@ -39,6 +39,17 @@ def unavoidable(count: Counts, inside: tuple[str, ...]) -> int | None:
     return add(count.get(f"preempt_{kind}") for kind in inside)
 
 
+def _share_avoided(count: Counts, inside: int | None) -> float | None:
+    """Share of the loans that avoided a preemption, of these and of the preemptions `inside`.
+
+    A loan that expired avoided none, whatever kind its vCPU is. With pvsync.extend=kernel it may
+    be in its kernel in no section.
+    """
+    late, expired = count.get("extend_avoided"), count.get("extend_expired")
+    lost = None if inside is None or expired is None else max(inside, expired)
+    return ratio(late, add((late, lost)))
+
+
 def avoided(count: Counts) -> float | None:
     """Share of the preemptions in sections that could be left that were put off until they were.
 
@@ -46,15 +57,14 @@ def avoided(count: Counts) -> float | None:
     with a lock meanwhile, it counts as `stuck` and not as one of SECTIONS, so as many as there are
     of both are added; one that has expired in its section may be counted twice.
     """
-    late, expired, stuck = map(count.get, ("extend_avoided", "extend_expired", "preempt_stuck"))
+    expired, stuck = count.get("extend_expired"), count.get("preempt_stuck")
     waiting = None if expired is None or stuck is None else min(expired, stuck)
-    return ratio(late, add((late, unavoidable(count, SECTIONS), waiting)))
+    return _share_avoided(count, add((unavoidable(count, SECTIONS), waiting)))
 
 
 def avoided_with_stuck(count: Counts) -> float | None:
     """The same share of the preemptions in any section, of those that wait themselves too."""
-    late = count.get("extend_avoided")
-    return ratio(late, add((late, unavoidable(count, INSIDE))))
+    return _share_avoided(count, unavoidable(count, INSIDE))
 
 
 def unmarked(count: Counts) -> float | None:

@@ -186,7 +186,7 @@ def _preempted(summary: Summary, workload: Workload) -> Grid:
          " kernel: in none of these; unknown: in the kernel of a guest that does not say.",
          "unavoidable: irq to stuck. avoided: extend_avoided, of those, of the preemptions in"
          " sections that could be left (irq to mutex), and of stuck ones whose loan expired; with"
-         " stuck: of all."
+         " stuck: of all; at least extend_expired were not."
          " us/grant: extend_ns over extend_granted. borrowed: extend_ns, of the VMs' CPU time."
          " unmarked: vCPUs that their guest takes for running, of those that lost the CPU, also"
          " by a yield."),

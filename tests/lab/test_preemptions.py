@@ -49,6 +49,14 @@ def test_a_loan_that_expired_avoided_nothing() -> None:
     assert preemptions.figures(count | {"extend_expired": 0}, 1.0).avoided == 1
 
 
+def test_a_loan_for_the_kernel_that_expired_avoided_nothing() -> None:
+    """The vCPUs of guests that say nothing are in no section, before the loan and after it."""
+    count = dict.fromkeys(COUNT, 0) | {
+        "extend_granted": 40, "extend_avoided": 30, "extend_expired": 10, "preempt_unknown": 50}
+    seen = preemptions.figures(count, 1.0)
+    assert (seen.avoided, seen.avoided_with_stuck) == (0.75, 0.75)
+
+
 def test_nothing_happened_is_not_unknown() -> None:
     seen = preemptions.figures(dict.fromkeys(COUNT, 0), 5.0, 2.0)
     assert (seen.per_s, seen.granted_per_s, seen.borrowed) == (0, 0, 0)
@@ -60,7 +68,7 @@ def test_nothing_happened_is_not_unknown() -> None:
 @pytest.mark.parametrize(("lost", "unknown"), [
     ("preempt_lock", {"per_s", "avoided", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
     ("preempt_stuck", {"per_s", "avoided", "avoided_with_stuck", "unavoidable_per_s", "unmarked"}),
-    ("extend_expired", {"avoided"}),
+    ("extend_expired", {"avoided", "avoided_with_stuck"}),
     ("preempt_user", {"per_s", "unmarked"}),
     ("extend_avoided", {"avoided", "avoided_with_stuck"}),
     ("extend_granted", {"granted_per_s", "us_per_grant"}),
