@@ -197,7 +197,7 @@ def _sections(vm: VmFigures) -> Iterator[Finding]:
         yield Finding(
             "loans", vm.name, "borrowed time expires more often than it avoids a preemption",
             f"{many(vm.loans[1], 'loan')} expired, {vm.loans[0]} avoided one", None, NO_NEED,
-            "take extend=ecs back for this VM: pvsync set VM extend=off",
+            "lend this VM no time: pvsync set VM extend=off",
             "expired more than avoided (docs/operators.md)")
 
 

@@ -297,6 +297,34 @@ static void a_loan_that_is_dropped_asks_for_the_switch(void)
 	CHECK(!put_off());
 }
 
+/* An admin sets pvsync.extend meanwhile. Whoever was told of a loan is told of its end. */
+static void a_loan_goes_on_by_another_value(void)
+{
+	set_up(PVSYNC_EXTEND_ECS, PVSYNC_ECS_COUNT);
+	CHECK(put_off());
+	CHECK_EQ(told, 1);
+	pvsync_extend_choice.now = PVSYNC_EXTEND_KERNEL;
+	section = PVSYNC_preempt_kernel;
+	CHECK(put_off());
+	vcpu.machine.cpl = 3;
+	CHECK(!put_off());
+	CHECK_EQ(told, 0);
+
+	set_up(PVSYNC_EXTEND_KERNEL, PVSYNC_ECS_COUNT);
+	CHECK(put_off());
+	pvsync_extend_choice.now = PVSYNC_EXTEND_ECS;
+	CHECK(put_off());
+	CHECK_EQ(told, -1);
+	section = PVSYNC_preempt_kernel;
+	CHECK(!put_off());
+
+	set_up(PVSYNC_EXTEND_KERNEL, 0);
+	CHECK(put_off());
+	pvsync_extend_choice.now = PVSYNC_EXTEND_OFF;
+	CHECK(!put_off());
+	CHECK_EQ(count_of(PVSYNC_extend_granted), 1);
+}
+
 int main(void)
 {
 	RUN_TEST(the_kernel_of_any_guest_is_a_section);
@@ -309,5 +337,6 @@ int main(void)
 	RUN_TEST(free_sections_are_looked_at_in_steps);
 	RUN_TEST(an_interrupt_keeps_a_loan);
 	RUN_TEST(a_loan_that_is_dropped_asks_for_the_switch);
+	RUN_TEST(a_loan_goes_on_by_another_value);
 	return check_summary();
 }
