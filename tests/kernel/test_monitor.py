@@ -18,7 +18,7 @@ from lab.machine import guest
 from lab.run.host import Job
 from tests.kernel import firmware
 from tests.kernel.in_host import said_by
-from tests.kernel.two_monitors import LINES, MOVES
+from tests.kernel.two_monitors import LINES, LOST, MOVES, NOWHERE
 
 pytestmark = pytest.mark.virtual
 
@@ -38,6 +38,8 @@ SOON_S = 5.0
 """Of the guest's time: by itself it shares its records again after 10."""
 REFUSAL = ("The guest shares records with its host, which needs -accel kvm,pvsync-ecs=on here,"
            " too")
+NOT_RESTORED = ("vCPU 0: the record that the guest shares is not restored, as KVM refuses"
+                f" {NOWHERE:#x} for its address; the guest shares it again by itself")
 WITHOUT = "kvm: this host does not have pvsync-ecs: set it to off, or run the VM on a host that has"
 
 
@@ -94,6 +96,15 @@ def test_a_monitor_that_is_not_told_loses_the_record(moves: dict[str, dict[str, 
     """As an unmodified QEMU does; it is seen that the guest is told nothing then."""
     move = moves["nothing to nothing"]
     assert (move["status"], move["exit"], move["said"]) == ("completed", None, "")
+    assert set(move["after"]) == {"S!"}
+
+
+def test_a_record_without_memory_is_not_restored_and_the_guest_goes_on(
+        moves: dict[str, dict[str, Any]]) -> None:
+    """The monitor says so once, and has KVM share nothing."""
+    move = moves[LOST]
+    assert (move["status"], move["exit"]) == ("completed", None)
+    assert move["said"].splitlines() == [f"{qemu.PROGRAM}: warning: {NOT_RESTORED}"]
     assert set(move["after"]) == {"S!"}
 
 

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -21,18 +22,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+LOST = "on to where its memory is not"
 MOVES = {
     "on to on": ("pvsync-ecs=on", "pvsync-ecs=on"),
     "on to others": ("pvsync-ecs=on", "pvsync-help=on"),
     "on to nothing": ("pvsync-ecs=on", ""),
     "off to nothing": ("pvsync-ecs=off", ""),
     "nothing to nothing": ("", ""),
+    LOST: ("pvsync-ecs=on", "pvsync-ecs=on"),
 }
 """What either monitor is told that the guest may have."""
 LINES = 30
 """Of the guest's, to be judged by."""
 SILENT = 2
 """Of one that its host tells nothing: each takes seconds."""
+RECORD = 0x8001
+"""What the firmware has in the MSR."""
+NOWHERE = 0x40000001
+"""The same beyond the guest's memory."""
 LIMIT_S = 60.0
 FOLDER = Path("/run/two-monitors")
 
@@ -140,6 +147,30 @@ def migrate(source: Monitor, target: Monitor) -> str:
     return ended(source)
 
 
+def saved(value: int) -> bytes:
+    """A value of the MSR, as QEMU saves it: a subsection, its name, its version and the value."""
+    name = b"cpu/pvsync_ecs_msr"
+    return struct.pack(f">BB{len(name)}sIQ", 5, len(name), name, 1, value)
+
+
+def migrate_elsewhere(source: Monitor, target: Monitor) -> str:
+    """By a file, which is made to have the record at `NOWHERE`; how the source's part ended.
+
+    A guest that moves a device's memory away under its record is saved so.
+    """
+    state = FOLDER / "state"
+    source.tell("migrate-set-capabilities",
+                capabilities=[{"capability": "return-path", "state": False}])
+    source.tell("migrate", uri=f"file:{state}")
+    until(lambda: ended(source), "the migration to a file does not end")
+    whole = state.read_bytes()
+    if whole.count(saved(RECORD)) != 1:
+        raise SystemExit("the state of the guest does not have its record once")
+    state.write_bytes(whole.replace(saved(RECORD), saved(NOWHERE)))
+    target.tell("migrate-incoming", uri=f"file:{state}")
+    return ended(source)
+
+
 def move(name: str, program: str, firmware: str) -> dict[str, Any]:
     """What the guest said on either side, and what the second monitor did."""
     first, second = MOVES[name]
@@ -147,9 +178,10 @@ def move(name: str, program: str, firmware: str) -> dict[str, Any]:
     source = Monitor(f"{name} source", program, first, *guest)
     before = source.first_lines(LINES)
     target = Monitor(f"{name} target", program, second, *guest, "-incoming", "defer")
-    status = migrate(source, target)
+    status = (migrate_elsewhere if name == LOST else migrate)(source, target)
     goes_on = target if status == "completed" else source
-    after = goes_on.more_lines(LINES if first else SILENT) if before != ["N"] else []
+    told = first and name != LOST
+    after = goes_on.more_lines(LINES if told else SILENT) if before != ["N"] else []
     if status == "failed":
         target.process.wait(LIMIT_S)
     found = {"before": before, "status": status, "after": after, "said": target.said(),
