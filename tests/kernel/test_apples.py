@@ -133,18 +133,21 @@ def test_marked_at_every_exit_and_strong(lab: Lab) -> None:
 
 
 @pytest.mark.sampled
-def test_credited_yields_are_followed(lab: Lab) -> None:
-    """A credit makes the chosen vCPU eligible, so the scheduler picks it where it drops a hint.
+def test_yields_are_credited(lab: Lab) -> None:
+    """Where it is asked for; no hint is, and neither kind is denied as strong yields are.
 
-    Only targets on the CPU of who yields are credited, which some half of them are.
+    What a credit does in the scheduler is in tests/policy. How many yields are followed is not
+    compared: run by run it is 31 to 97 %, with credits and without.
     """
     schemes = ("ple-kvm", "ple-kvm-credit")
-    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(schemes), "--cmd", SPIN)
+    result = lab(str(HERE / "apples.toml"), "--schemes", ",".join(schemes), "--reps", "2",
+                 "--cmd", SPIN)
     assert result.status == 0, result.output
-    hints, credits = (host(result, scheme) for scheme in schemes)
-    assert hints["yield_credited"] == 0 and hints["yield_denied"] == 0, hints
-    assert credits["yield_credited"] > 0 and credits["yield_denied"] == 0, credits
-    assert left(credits) < left(hints), (hints, credits)
+    hints, credits = (host_of_each(result, scheme) for scheme in schemes)
+    assert sum(seen["yield_attempted"] for seen in hints) > 0, hints
+    assert not any(seen["yield_credited"] or seen["yield_denied"] for seen in hints), hints
+    assert sum(seen["yield_credited"] for seen in credits) > 0, credits
+    assert not any(seen["yield_denied"] for seen in credits), credits
 
 
 def check_lists(seen: dict[str, int], scheme: str) -> None:
