@@ -41,8 +41,9 @@
  * A wrong value has only these effects:
  *
  *	pvsync_in_kernel()		what a vCPU is taken to do, so that it is counted as
- *					something else once, or is lent the time that its
- *					record claims or not; loans are bounded whatever it is
+ *					something else once, or is lent time or not, by its
+ *					record or for its kernel; loans are bounded whatever
+ *					it is
  *	pvsync_takes_interrupts()	the same
  *	both, where SVM has to read
  *	an instruction again		SVM keeps no copy, and those exits whose instruction

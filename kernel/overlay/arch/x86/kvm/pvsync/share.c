@@ -183,8 +183,9 @@ u64 pvsync_ecs_msr(struct kvm_vcpu *vcpu)
  * The same value again changes nothing, as with pvsync_ecs_share().
  *
  * A monitor may restore a value before the record is in memory, or after the guest has written
- * something else there. No guest may make its own restore fail. So the monitor's value is
- * taken, and the record claims nothing until the guest writes to the MSR again.
+ * something else there. A guest must not make its own restore fail by that. So the monitor's
+ * value is taken, and the record claims nothing until the guest writes to the MSR again. An
+ * address without memory is refused all the same, as of a device's window that has moved.
  *
  * Context: thread of @vcpu, may sleep.
  *
