@@ -228,6 +228,12 @@ static s64 loan_section_time(struct kvm_vcpu *vcpu, u64 now)
 	return loan_time_left(vcpu, now);
 }
 
+static void loan_tell_guest(struct kvm_vcpu *vcpu)
+{
+	if (!loan_is_for_kernel(vcpu))
+		pvsync_ecs_tell_loan(vcpu, true);
+}
+
 static void loan_begin(struct kvm_vcpu *vcpu, u64 now)
 {
 	struct pvsync_loan *loan = &vcpu->arch.pvsync.loan;
@@ -238,8 +244,7 @@ static void loan_begin(struct kvm_vcpu *vcpu, u64 now)
 	pvsync_count_for(vcpu, PVSYNC_extend_granted, 1);
 	if (trace_pvsync_lent_enabled())
 		trace_pvsync_lent(vcpu, loan_time_left(vcpu, now));
-	if (!loan_is_for_kernel(vcpu))
-		pvsync_ecs_tell_loan(vcpu, true);
+	loan_tell_guest(vcpu);
 	loan_set_timer(vcpu, loan_section_time(vcpu, now));
 }
 
@@ -358,8 +363,7 @@ static bool loan_keep(struct kvm_vcpu *vcpu, u64 now)
 		return false;
 	if (loan->returned) {
 		loan->returned = false;
-		if (!loan_is_for_kernel(vcpu))
-			pvsync_ecs_tell_loan(vcpu, true);
+		loan_tell_guest(vcpu);
 		loan_set_timer(vcpu, loan_section_time(vcpu, now));
 	} else {
 		loan_set_timer(vcpu, loan_next_look(vcpu, now));
