@@ -7,18 +7,21 @@ A VM is a process of this file that has opened /dev/kvm; its vCPUs spin, or ther
 
 import ctypes
 import fcntl
+import json
 import mmap
 import os
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lab.core.errors import LabError
 from lab.observe import vms
-from lab.operate import actions, doctor, kept, settings
+from lab.operate import actions, doctor, kept, sched_events, settings
 
 KVM_CREATE_VM, KVM_CREATE_VCPU, KVM_RUN = 0xAE01, 0xAE41, 0xAE80
 KVM_SET_USER_MEMORY_REGION = 0x4020AE46
@@ -30,6 +33,8 @@ SPIN = b"\xf3\x90\xeb\xfc"
 HOST = settings.Host()
 FILE = Path("/run/pvsync/vms.toml")
 """The lab's host has no /etc that can be written."""
+INSTANCES = HOST.debugfs / "tracing/instances"
+TRACE_S = 2.0
 
 
 class Memory(ctypes.Structure):
@@ -114,8 +119,44 @@ def diagnose() -> None:
     with vms.counting(HOST.debugfs):
         look = next(doctor.looks(HOST, 4.0))
     print(doctor.text(look).partition("\n")[0], doctor.as_json(look), sep="\n")
+    print(json.dumps({"own CPU each": traced(running, [0, 1]), "one CPU": traced(running, [0, 0]),
+                      "left": [one.name for one in INSTANCES.iterdir()]}))
     for vm in running:
         stop(vm)
+
+
+def waits(task: Path) -> tuple[int, int]:
+    """Nanoseconds in which a thread had a CPU, and in which it waited for one."""
+    ran, waited, _ = (task / "schedstat").read_text().split()
+    return int(ran), int(waited)
+
+
+def switches(tasks: list[Path]) -> int:
+    """How often these threads gave up their CPU, or lost it."""
+    return sum(int(line.split()[1]) for task in tasks
+               for line in (task / "status").read_text().splitlines()
+               if "ctxt_switches:" in line)
+
+
+def traced(running: list[subprocess.Popen[str]], cpus: list[int]) -> dict[str, object]:
+    """Co-stop of both VMs by the tracer, and their vCPUs' times by the scheduler's own account.
+
+    VM one's vCPUs are on these CPUs. VM two's have both on CPU 1.
+    """
+    tasks = {vm.pid: vms.threads(vm) for vm in vms.find()}
+    for pid, places in zip([vm.pid for vm in running], [cpus, [1, 1]], strict=True):
+        for task, cpu in zip(tasks[pid], places, strict=True):
+            os.sched_setaffinity(int(task.name), {cpu})
+    before = {pid: [waits(task) for task in tasks[pid]] for pid in tasks}
+    every = [task for found in tasks.values() for task in found]
+    cpu_s, switched = time.process_time(), switches(every)
+    found = sched_events.collect(HOST, TRACE_S)
+    cost = {"cpu_s": time.process_time() - cpu_s, "switches": switches(every) - switched}
+    after = {pid: [waits(task) for task in tasks[pid]] for pid in tasks}
+    return {name: {"traced": asdict(found[vm.pid]),
+                   "account": [[new - old for new, old in zip(now, then, strict=True)]
+                               for now, then in zip(after[vm.pid], before[vm.pid], strict=True)]}
+            for name, vm in zip(("one", "two"), running, strict=True)} | cost
 
 
 if __name__ == "__main__":

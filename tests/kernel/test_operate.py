@@ -46,6 +46,32 @@ def check_figures(look: dict[str, Any]) -> None:
     assert sum(vm["held_up"] for vm in vms) == pytest.approx(1, abs=0.2), vms
 
 
+def check_traced(said: dict[str, Any]) -> None:
+    """Co-stop from the scheduler's events agrees with its account, and with who shared a CPU.
+
+    The tracer itself runs on either CPU, and takes time from both VMs.
+    """
+    assert said["left"] == []
+    for arrangement in ("own CPU each", "one CPU"):
+        for vm in (said[arrangement][name] for name in ("one", "two")):
+            traced = vm["traced"]
+            assert traced["lost"] == 0 and traced["known_ns"] > 1.5e9, vm
+            for vcpu, (ran_ns, waited_ns) in zip(traced["vcpus"], vm["account"], strict=True):
+                known_ns = vcpu["ran_ns"] + vcpu["waited_ns"]
+                assert known_ns == pytest.approx(traced["known_ns"], rel=0.02), vm
+                assert vcpu["ran_ns"] / known_ns == pytest.approx(
+                    ran_ns / (ran_ns + waited_ns), abs=0.03), vm
+    for vm in (said["one CPU"][name] for name in ("one", "two")):  # never run at once
+        one, two = vm["traced"]["vcpus"]
+        assert one["ran_beside_ns"] == pytest.approx(one["ran_ns"], rel=0.02), vm
+        assert two["waited_beside_ns"] == pytest.approx(one["ran_ns"], rel=0.02), vm
+    alone, shares = said["own CPU each"]["one"]["traced"]["vcpus"]
+    assert alone["ran_ns"] > 1.2 * shares["ran_ns"]
+    most_ns = min(alone["ran_ns"], shares["waited_ns"])
+    least_ns = shares["waited_ns"] - alone["waited_ns"]
+    assert 0.98 * least_ns <= alone["ran_beside_ns"] <= 1.02 * most_ns, (alone, shares)
+
+
 @pytest.mark.sampled
 def test_settings_and_diagnosis_of_virtual_machines() -> None:
     done = subprocess.run(
@@ -54,6 +80,7 @@ def test_settings_and_diagnosis_of_virtual_machines() -> None:
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     names, _, rest = done.stdout.partition("\n")
     assert done.returncode == 0, done
+    rest, _, traced = rest.rstrip("\n").rpartition("\n")
     known = names.strip("[]").replace("'", "")
     assert {"mark", "candidate", "yield", "extend"} <= set(known.split(", "))
     settings, title, told = rest.rstrip("\n").rsplit("\n", 2)
@@ -62,3 +89,4 @@ def test_settings_and_diagnosis_of_virtual_machines() -> None:
     look = json.loads(told)
     assert look["pvsync"] and {vm["name"] for vm in look["vms"]} == {"one", "two"}
     check_figures(look)
+    check_traced(json.loads(traced))
