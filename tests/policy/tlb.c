@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest has its translations flushed by its host: arch/x86/kvm/pvsync/tlb.c. Which calls
- * are refused, what is noted with whom, how it is flushed, and who has to be awaited.
+ * A guest has its translations flushed by its host: tlb.c, tlb_flush.c and tlb_settle.c of
+ * arch/x86/kvm/pvsync. Which calls are refused, what is noted with whom, how it is
+ * flushed, and who has to be awaited.
  */
 #define CONFIG_PVSYNC_KVM
 #define CONFIG_KVM_MAX_NR_VCPUS	256
@@ -23,6 +24,8 @@ static bool tdp_enabled;
 #define local_clock()		5000
 #define smp_processor_id()	(kernel_holds ? this_cpu : (__builtin_trap(), 0))
 
+#include <../arch/x86/kvm/pvsync/tlb_flush.c>
+#include <../arch/x86/kvm/pvsync/tlb_settle.c>
 #include <../arch/x86/kvm/pvsync/tlb.c>
 
 #define VCPUS	6
@@ -261,12 +264,12 @@ static void ranges_are_kept_up_to_a_number(void)
 static void pages_are_kept_up_to_a_number(void)
 {
 	set_up();
-	CHECK(!asked(MAX_PAGES, PAGE | PAGE_SHIFT)->all);
+	CHECK(!asked(PVSYNC_TLB_MAX_PAGES, PAGE | PAGE_SHIFT)->all);
 	CHECK(asked(1, PAGE | PAGE_SHIFT)->all);
 	set_up();
-	CHECK(asked(MAX_PAGES + 1, PAGE | PAGE_SHIFT)->all);
+	CHECK(asked(PVSYNC_TLB_MAX_PAGES + 1, PAGE | PAGE_SHIFT)->all);
 	set_up();
-	CHECK(!asked(MAX_PAGES - 1, PAGE | PAGE_SHIFT)->all);
+	CHECK(!asked(PVSYNC_TLB_MAX_PAGES - 1, PAGE | PAGE_SHIFT)->all);
 	CHECK(asked(2, PAGE | PAGE_SHIFT)->all);
 	/* Huge ones are not flushed by address. */
 	set_up();
@@ -299,8 +302,8 @@ static void pages_are_flushed_by_address_where_the_vcpu_was(void)
 	machine = flushed();
 	CHECK_EQ(machine->by_address, 3);
 	CHECK_EQ(vcpus[1].stat.tlb_flush, 1);
-	CHECK(!asked(MAX_PAGES, PAGE | PAGE_SHIFT)->all);
-	CHECK_EQ(flushed()->by_address, 3 + MAX_PAGES);
+	CHECK(!asked(PVSYNC_TLB_MAX_PAGES, PAGE | PAGE_SHIFT)->all);
+	CHECK_EQ(flushed()->by_address, 3 + PVSYNC_TLB_MAX_PAGES);
 }
 
 #define ALL_WITH(change)					\

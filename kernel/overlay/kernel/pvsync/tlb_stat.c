@@ -37,7 +37,7 @@
 #include <linux/pvsync/shims.h>
 
 #include "counters.h"
-#include "tlb.h"
+#include "tlb_stat.h"
 
 DEFINE_STATIC_KEY_FALSE(pvsync_tlb_stat_key);
 

@@ -2,7 +2,7 @@
 #ifndef _LINUX_PVSYNC_TLB_H
 #define _LINUX_PVSYNC_TLB_H
 
-/* TLB shootdown by the host: what arch/x86/mm/tlb.c calls. See kernel/pvsync/tlb.c. */
+/* TLB shootdown by the host: what arch/x86/mm/tlb.c calls. See kernel/pvsync/tlb_kernel.c. */
 
 #include <linux/types.h>
 

@@ -34,7 +34,7 @@
 #include <asm/tlbflush.h>
 
 #include "each_cpu.h"
-#include "../tlb.h"
+#include "../tlb_kernel.h"
 
 static unsigned int seconds = 4;
 module_param(seconds, uint, 0444);

@@ -11,7 +11,7 @@
 #include "record.h"
 #include "regs.h"
 #include "spin.h"
-#include "tlb.h"
+#include "tlb_settle.h"
 
 /**
  * __pvsync_vcpu_load - pvsync_vcpu_load() once somebody asks for it

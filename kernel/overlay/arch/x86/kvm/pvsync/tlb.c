@@ -48,73 +48,8 @@
  * any other CPU it flushes everything. On AMD processors the vCPU's control block
  * takes a note of such a flush, and the entry itself does it, on whatever CPU.
  *
- * The host emulates some instructions. The target's thread may have translated an
- * address, or keep the address that an exit came with, and use it after the call:
- *
- *	caller					target's thread, emulating
- *	------					--------------------------
- *						address -> page
- *	[guest] entry of the page table = none
- *	shootdown(): it is OUTSIDE_GUEST_MODE
- *	[guest] frees the page
- *						writes to the page
- *
- * No flush helps, and a caller that waited here would wait for the scheduler. So the
- * answer says which targets are not known to be past such an emulation. The guest sends
- * these an interrupt and waits until they have taken it, which they do in the guest. The
- * caller makes the request and waits until the interrupts are taken. Then it knows that a
- * target is past the emulation if it sees one of these:
- *
- * - The target has come to serve the request (done). It was on its way into the guest,
- *   and whatever it emulated before is over.
- * - KVM handles the target's last exit in registers and physical memory (settled). mark.c
- *   has the list of such exits, and says why. Only the target's own thread knows its last
- *   exit. The thread tells it when it leaves the guest with a request to serve, when it
- *   loses its CPU, and when it makes a shootdown hypercall itself.
- * - The target's last exit was for an interrupt of the host (at_instruction_boundary), by
- *   KVM's own account. KVM's flush of preempted vCPUs rests on the same account.
- * - The target has halted, which is the end of an instruction.
- *
- *	caller, shootdown()			target's thread
- *	-------------------			---------------
- *	[guest] entry of the page table = none
- *						[S]   settled = true; likewise the others
- *	[RmW] bit in requests			      MB, on entry; the guest runs
- *	      MB				[S]   settled = false
- *	[L]   mode: OUTSIDE_GUEST_MODE		      WMB
- *	      or its interrupt is taken		[S]   mode = OUTSIDE_GUEST_MODE
- *	      MB				      interrupts on
- *	[L]   settled				[L]   entry of the page table, emulating
- *
- * The target's thread takes settled, the boundary and the halt back before the vCPU
- * enters the guest or, at the latest, before anybody sees the vCPU outside again. If the
- * caller's load finds true, the thread stored it for an exit of this kind, after all
- * that it emulated before. MB and the look at requests come between this store and the
- * next emulation. So that emulation finds the new entry, and no exit comes with an
- * address from the old one. The vCPU may have been in the guest when the caller looked at
- * its mode. Then its next exit is known when the interrupt is taken: an exit that came
- * just before, with an address from the old translation, is not settled.
- *
- * The target stores done under the lock, with release, and the caller loads it with
- * acquire. Requests from before have numbers up to done, later ones have numbers above.
- *
- * A target flushes by address only if callers ask for no more than MAX_PAGES until it
- * enters. Up to this bound Linux prefers single pages for itself
- * (tlb_single_page_flush_ceiling). INVVPID and INVLPGA cost about what INVLPG does. After
- * a full flush the guest has to load its translations again through two dimensions of
- * page tables. A target never flushes by address in these cases:
- *
- * - Huge pages: if the host maps one by smaller pages, the TLB has it in pieces. INVLPG
- *   drops all pieces for any of their addresses. The manuals do not say so of INVVPID and
- *   INVLPGA.
- * - A vCPU that runs a guest of its own: the caller means translations of the outer guest.
- *   The vCPU's address space identifier may be another one at this time.
- * - AMD processors, if the guest uses PCIDs: its kernel expects the address to go from all
- *   PCIDs, and relies on that while it switches address spaces. The manuals say so of
- *   INVVPID, but not of INVLPGA.
- *
- * A guest asks for all when it has freed page tables. A flush of one address by its
- * identifier need not drop the upper levels for other addresses, as INVLPG does.
+ * This file has the hypercall. tlb_flush.c keeps what a target has to flush, and flushes it.
+ * tlb_settle.c knows when a target is past what the host emulated for it.
  *
  * The host does not trust the guest. The guest names at most PVSYNC_TLB_TARGETS vCPUs
  * of its own VM, in registers. If one name is unknown, the host does nothing. While KVM
@@ -125,7 +60,6 @@
  */
 #include <linux/bitmap.h>
 #include <linux/kvm_host.h>
-#include <linux/bit_spinlock.h>
 #include <linux/kvm_para.h>
 #include <linux/nospec.h>
 #include <linux/sched/clock.h>
@@ -143,8 +77,8 @@
 #include "count.h"
 #include "spin.h"
 #include "tlb.h"
-
-#define MAX_PAGES	33
+#include "tlb_flush.h"
+#include "tlb_settle.h"
 
 /**
  * struct shootdown - one hypercall
@@ -183,7 +117,7 @@ bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 	       is_64_bit_hypercall(vcpu);
 }
 
-/* Context: tlb_lock() is held. */
+/* Context: pvsync_tlb_lock() is held. */
 static void tlb_note_asked(struct shootdown *shot, unsigned int n, struct pvsync_tlb *tlb)
 {
 	tlb->asked++;
@@ -239,146 +173,6 @@ void pvsync_assert_flushed(struct kvm_vcpu *vcpu)
 static void tlb_note_returned(struct kvm *kvm, const struct shootdown *shot) { }
 
 #endif /* CONFIG_PVSYNC_DEBUG_TLB */
-
-/* Takes bit 0 of the lock. A thread holds it for some dozen instructions, no interrupt does. */
-static void tlb_lock(struct pvsync_tlb *tlb) __acquires(bitlock)
-{
-	bit_spin_lock(0, &tlb->lock);
-}
-
-static void tlb_unlock(struct pvsync_tlb *tlb) __releases(bitlock)
-{
-	bit_spin_unlock(0, &tlb->lock);
-}
-
-/* Add @range to what has to be flushed. Return: whether there was something already. */
-static bool tlb_note_range(struct pvsync_tlb *tlb, const struct pvsync_tlb_range *range)
-{
-	bool merged = tlb->all || tlb->nr;
-
-	if (tlb->all)
-		return merged;
-	if (!range->pages || range->pages > MAX_PAGES - tlb->pages ||
-	    tlb->nr == PVSYNC_TLB_RANGES) {
-		tlb->all = true;
-		return merged;
-	}
-	tlb->ranges[tlb->nr++] = *range;
-	tlb->pages += range->pages;
-	return merged;
-}
-
-/* Whether the instructions that flush one address do what the guest expects. */
-static bool tlb_is_by_address(struct kvm_vcpu *vcpu)
-{
-	return !boot_cpu_has(X86_FEATURE_SVM) ||
-	       (pvsync_svm_flushes_by_address() && !kvm_is_cr4_bit_set(vcpu, X86_CR4_PCIDE));
-}
-
-/* Context: the CPU where @vcpu was last in the guest, which holds its translations. */
-static void tlb_flush_ranges(struct kvm_vcpu *vcpu,
-			     const struct pvsync_tlb *todo)
-{
-	unsigned int i;
-	u32 page;
-
-	for (i = 0; i < todo->nr; i++) {
-		const struct pvsync_tlb_range *range = &todo->ranges[i];
-
-		for (page = 0; page < range->pages; page++)
-			pvsync_flush_gva(vcpu, range->start + ((u64)page << PAGE_SHIFT));
-	}
-	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
-}
-
-static bool tlb_flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
-{
-	bool here;
-
-	if (todo->all || !tlb_is_by_address(vcpu))
-		return false;
-	preempt_disable();
-	here = vcpu->arch.last_vmentry_cpu == smp_processor_id();
-	if (here)
-		tlb_flush_ranges(vcpu, todo);
-	preempt_enable();
-	return here;
-}
-
-/**
- * pvsync_flush_tlb - flush what other vCPUs have asked a vCPU to flush
- * @vcpu: the vCPU, after its KVM_REQ_PVSYNC_TLB was cleared
- *
- * Context: thread of @vcpu, on the way into the guest, interrupts enabled.
- */
-void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
-{
-	struct pvsync_tlb *tlb = &vcpu->arch.pvsync.tlb;
-	struct pvsync_tlb todo;
-
-	tlb_lock(tlb);
-	todo = *tlb;
-	tlb->all = false;
-	tlb->nr = 0;
-	tlb->pages = 0;
-	/* Whoever loads this with acquire sees all that this thread has emulated so far. */
-	smp_store_release(&tlb->done, tlb->asked);
-	tlb_unlock(tlb);
-
-	if (!todo.all && !todo.nr)
-		return;
-	++vcpu->stat.tlb_flush;
-	if (is_guest_mode(vcpu)) {
-		kvm_x86_call(flush_tlb_all)(vcpu);
-		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
-	} else if (!tlb_flushed_by_address(vcpu, &todo)) {
-		kvm_x86_call(flush_tlb_guest)(vcpu);
-		pvsync_count_for(vcpu, PVSYNC_tlb_full, 1);
-	}
-}
-
-static void tlb_settle_vcpu(struct kvm_vcpu *vcpu, bool settled)
-{
-	WRITE_ONCE(vcpu->arch.pvsync.tlb.settled, settled);
-}
-
-/**
- * pvsync_settle_exit - a vCPU has left the guest: tell whether this exit is settled
- * @vcpu: the vCPU, still IN_GUEST_MODE
- *
- * Context: interrupts disabled, before the vCPU's mode says that it is outside.
- */
-void pvsync_settle_exit(struct kvm_vcpu *vcpu)
-{
-	tlb_settle_vcpu(vcpu, kvm_test_request(KVM_REQ_PVSYNC_TLB, vcpu) &&
-			pvsync_in_registers(vcpu));
-	/* The store to settled comes before the store to the mode. */
-	smp_wmb();
-}
-
-/**
- * pvsync_settle_put - a vCPU's thread loses its CPU, maybe in the midst of an instruction
- * @vcpu: the vCPU
- *
- * In a VM without shootdowns nobody reads what this would tell.
- *
- * Context: thread of @vcpu, preemption disabled, before the vendor's part lets go of it.
- */
-void pvsync_settle_put(struct kvm_vcpu *vcpu)
-{
-	if (READ_ONCE(vcpu->kvm->arch.pvsync.shoots))
-		tlb_settle_vcpu(vcpu, pvsync_in_registers(vcpu));
-}
-
-/* Whether the emulation for @target from before the request is over, see the top of the file. */
-static bool tlb_is_past(struct kvm_vcpu *target, u64 asked)
-{
-	const struct pvsync_tlb *tlb = &target->arch.pvsync.tlb;
-
-	return smp_load_acquire(&tlb->done) >= asked || READ_ONCE(tlb->settled) ||
-	       READ_ONCE(target->arch.at_instruction_boundary) ||
-	       READ_ONCE(target->arch.mp_state) == KVM_MP_STATE_HALTED;
-}
 
 /* What the target does now; it may do something else when this returns. */
 static enum pvsync_vcpu_counter tlb_state_of(struct kvm_vcpu *target)
@@ -477,10 +271,10 @@ static void tlb_ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 		bool merged;
 
 		pvsync_count_for(me, tlb_state_of(target), 1);
-		tlb_lock(tlb);
-		merged = tlb_note_range(tlb, &shot->range);
+		pvsync_tlb_lock(tlb);
+		merged = pvsync_tlb_note_range(tlb, &shot->range);
 		tlb_note_asked(shot, n++, tlb);
-		tlb_unlock(tlb);
+		pvsync_tlb_unlock(tlb);
 		if (merged)
 			pvsync_count_for(me, PVSYNC_tlb_merged, 1);
 	}
@@ -502,7 +296,7 @@ static long tlb_not_past(struct kvm_vcpu *me, struct shootdown *shot)
 			struct kvm_vcpu *target = kvm_get_vcpu(me->kvm, shot->index[i]);
 
 			n = bitmap_weight(shot->targets, shot->index[i]);
-			if (target == me || tlb_is_past(target, shot->asked[n]))
+			if (target == me || pvsync_tlb_is_past(target, shot->asked[n]))
 				continue;
 		}
 		answer |= BIT_ULL(i % PVSYNC_TLB_AWAIT_BITS);
@@ -556,7 +350,7 @@ long pvsync_tlb_shootdown(struct kvm_vcpu *me, u64 low, u64 high, u64 where, u64
 	if (!READ_ONCE(me->kvm->arch.pvsync.shoots))
 		WRITE_ONCE(me->kvm->arch.pvsync.shoots, true);
 	/* For vCPUs that shoot at this one meanwhile. */
-	tlb_settle_vcpu(me, pvsync_in_registers(me));
+	pvsync_settle_vcpu(me, pvsync_in_registers(me));
 	tlb_ask_targets(me, &shot);
 	if (!pvsync_busted_tlb())
 		kvm_make_vcpus_request_mask(me->kvm, KVM_REQ_PVSYNC_TLB, shot.targets);

@@ -4,7 +4,7 @@
 
 /*
  * TLB shootdown by the host: what a vCPU has to flush, and where KVM's entries and exits see
- * to it. The mechanism is in arch/x86/kvm/pvsync/tlb.c.
+ * to it. The mechanism is in tlb.c, tlb_flush.c and tlb_settle.c of arch/x86/kvm/pvsync.
  */
 
 #include <linux/types.h>

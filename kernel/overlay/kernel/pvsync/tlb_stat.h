@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-#ifndef _KERNEL_PVSYNC_TLB_H
-#define _KERNEL_PVSYNC_TLB_H
+#ifndef _KERNEL_PVSYNC_TLB_STAT_H
+#define _KERNEL_PVSYNC_TLB_STAT_H
+
+/* How long flushes take, see tlb_stat.c. */
 
 #include <linux/jump_label.h>
 #include <linux/types.h>
 
-/* How other CPUs are made to flush; the values of pvsync.tlb=. */
-enum pvsync_tlb_mechanism {
-	PVSYNC_TLB_IPI,
-	PVSYNC_TLB_KVMTLB,
-	PVSYNC_TLB_SHOOT4U,
-	PVSYNC_TLB_MIXED,
-	PVSYNC_NR_TLB_MECHANISMS
-};
-
-extern const char * const pvsync_tlb_names[PVSYNC_NR_TLB_MECHANISMS];
+#include "tlb_mechanism.h"
 
 /**
  * struct pvsync_tlb_timer - the start of a flush
@@ -32,6 +25,4 @@ void pvsync_tlb_timer_start(struct pvsync_tlb_timer *timer);
 void pvsync_tlb_timer_stop(const struct pvsync_tlb_timer *timer,
 			   enum pvsync_tlb_mechanism mechanism);
 
-void pvsync_flush_kernel(unsigned long start, unsigned long end);
-
-#endif /* _KERNEL_PVSYNC_TLB_H */
+#endif /* _KERNEL_PVSYNC_TLB_STAT_H */
