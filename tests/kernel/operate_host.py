@@ -151,12 +151,14 @@ def traced(running: list[subprocess.Popen[str]], cpus: list[int]) -> dict[str, o
     every = [task for found in tasks.values() for task in found]
     cpu_s, switched = time.process_time(), switches(every)
     found = sched_events.collect(HOST, TRACE_S)
-    cost = {"cpu_s": time.process_time() - cpu_s, "switches": switches(every) - switched}
+    said: dict[str, object] = {"cpu_s": time.process_time() - cpu_s,
+                               "switches": switches(every) - switched}
     after = {pid: [waits(task) for task in tasks[pid]] for pid in tasks}
-    return {name: {"traced": asdict(found[vm.pid]),
-                   "account": [[new - old for new, old in zip(now, then, strict=True)]
-                               for now, then in zip(after[vm.pid], before[vm.pid], strict=True)]}
-            for name, vm in zip(("one", "two"), running, strict=True)} | cost
+    for name, vm in zip(("one", "two"), running, strict=True):
+        account = [[new - old for new, old in zip(now, then, strict=True)]
+                   for now, then in zip(after[vm.pid], before[vm.pid], strict=True)]
+        said[name] = {"traced": asdict(found[vm.pid]), "account": account}
+    return said
 
 
 if __name__ == "__main__":
