@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Command line and boot arguments of one guest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from lab.core.model import Backend
+from lab.machine import tsc
 
 BOOT_ARGS = (
     "console=ttyS0", "root=/dev/vda", "rootfstype=erofs", "ro",
@@ -19,6 +23,8 @@ BOOT_ARGS = (
     "mitigations=off", "random.trust_cpu=on",
 )
 """What every guest's kernel is given, before the scheme's own arguments."""
+NO_KVM = "kvm=off"
+"""Of a CPU that has no kvm-clock either."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,15 @@ class GuestSpec:
 def boot_args(spec: GuestSpec) -> str:
     """The kernel's command line."""
     return " ".join((*BOOT_ARGS, *spec.args))
+
+
+def clock_args(cpu: Sequence[str], backend: Backend) -> tuple[str, ...]:
+    """What a guest's kernel is told of its TSC if no kvm-clock tells it.
+
+    It would measure the rate by the PIT. Linux gives up if one read of the PIT takes ten times as
+    long as another, as the emulator's do, and then waits for ever for a tick of the PIT.
+    """
+    return tsc.kernel_arguments(backend) if NO_KVM in cpu else ()
 
 
 def guest_folder(work: PurePosixPath, name: str) -> PurePosixPath:

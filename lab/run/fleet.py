@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.core.model import BootRecord, Experiment, Scheme
+from lab.core.model import Backend, BootRecord, Experiment, Scheme
 from lab.machine import console
 from lab.machine.control import Answer, Refused
-from lab.machine.guest import GuestSpec, guest_command, guest_folder, guest_group
+from lab.machine.guest import GuestSpec, clock_args, guest_command, guest_folder, guest_group
 from lab.machine.machine import HostSpec, Machine, guest_disks
 from lab.plan import kconfig
 
@@ -66,10 +66,11 @@ def owners(experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(experiment.owner(s.label or s.name) for s in experiment.schemes))
 
 
-def guest_spec(experiment: Experiment, scheme: Scheme, label: str, index: int) -> GuestSpec:
+def guest_spec(experiment: Experiment, scheme: Scheme, label: str, index: int,
+               backend: Backend) -> GuestSpec:
     """Number `index` of the guests of the scheme with this label."""
     return GuestSpec(guest_name(label, index), experiment.vcpus, guest_memory(experiment),
-                     scheme.boot_args(index), scheme.cpu)
+                     (*clock_args(scheme.cpu, backend), *scheme.boot_args(index)), scheme.cpu)
 
 
 def guest_files(spec: HostSpec) -> dict[str, tuple[PurePosixPath, PurePosixPath]]:
@@ -155,7 +156,7 @@ class Fleet:
                 continue
             scheme = self._schemes[label]
             limit = self._limit_of(scheme)
-            spec = guest_spec(self.experiment, scheme, label, index)
+            spec = guest_spec(self.experiment, scheme, label, index, self.spec.backend)
             kernel, image = self._files.get(scheme.variant, self._files[""])
             argv = guest_command(self._qemu, spec, kernel, image, self._work)
             group = guest_group(name) if self.groups else ""
@@ -184,7 +185,8 @@ class Fleet:
         """Take over guests that a host has which was loaded."""
         for one in known:
             label, index = str(one["label"]), int(one["index"])
-            spec = guest_spec(self.experiment, self._schemes[label], label, index)
+            spec = guest_spec(self.experiment, self._schemes[label], label, index,
+                              self.spec.backend)
             self.live[spec.name] = Live(spec, label, float(one["seconds"]), str(one["folder"]))
 
     def _limit_of(self, scheme: Scheme) -> float:

@@ -29,7 +29,7 @@ from lab.machine.provenance import git_commit, machine_kind
 from lab.plan import in_force, kconfig, machine_model, schedule
 from lab.plan.schedule import PlannedRun
 from lab.run import durations, records
-from lab.run.fleet import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_name
+from lab.run.fleet import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_spec
 from lab.run.rounds import Runner
 
 GUEST_OVERHEAD = 90
@@ -115,8 +115,7 @@ def dry_run(experiment: Experiment, *, backend: str = "auto", seed: int = 1,
              *_takes(experiment, chosen, planned, model, jobs), "", "Host:", shlex.join(command)]
     for scheme in experiment.schemes:
         label = scheme.label or scheme.name
-        one = guest.GuestSpec(guest_name(label, 0), experiment.vcpus, guest_memory(experiment),
-                              scheme.guest, scheme.cpu)
+        one = guest_spec(experiment, scheme, label, 0, chosen)
         known = guest_files(spec)
         argv = guest.guest_command(spec.emulator if local else HOST_QEMU, one,
                                    *known.get(scheme.variant, known[""]), HOST_WORK)

@@ -16,7 +16,7 @@ from lab.core.progress import shown
 from lab.core.scratch import Scratch
 from lab.machine import acpi, tsc
 from lab.machine import backend as backends
-from lab.machine.guest import GuestSpec, guest_command
+from lab.machine.guest import GuestSpec, clock_args, guest_command
 from lab.machine.machine import IDLE_STATES, HostSpec, die_with_parent, host_command
 from lab.plan import machine_model
 from lab.run import shell_vt
@@ -41,10 +41,11 @@ def interactive(argv: Sequence[str]) -> list[str]:
     return out
 
 
-def inner_script(scheme: Scheme, vcpus: int, kernel_size: int, virtual: bool = False) -> str:
+def inner_script(scheme: Scheme, vcpus: int, kernel_size: int, backend: Backend) -> str:
     """Shell commands that start one guest inside the host, on the host's terminal."""
-    more, relay = (("lab.typed=1",), TYPED) if virtual else ((), ())
-    spec = GuestSpec("shell", vcpus, GUEST_MEMORY, (*scheme.guest, *more), scheme.cpu)
+    more, relay = (("lab.typed=1",), TYPED) if backend == "vt" else ((), ())
+    arguments = (*clock_args(scheme.cpu, backend), *scheme.guest, *more)
+    spec = GuestSpec("shell", vcpus, GUEST_MEMORY, arguments, scheme.cpu)
     argv = [*relay, *interactive(guest_command(HOST_QEMU, spec, HOST_WORK / "bzImage",
                                                PurePosixPath("/dev/vdb"), HOST_WORK))]
     return (f"mkdir -p {HOST_WORK}/guests/shell; "
@@ -73,7 +74,7 @@ def command(where: str, scheme: Scheme, backend: Backend, files: images.Images, 
     if where == "guest":
         script = run / "script"
         size = files.guest_kernel.stat().st_size
-        script.write_text(inner_script(scheme, vcpus, size, virtual) + "\n")
+        script.write_text(inner_script(scheme, vcpus, size, backend) + "\n")
         argv += ["-drive", f"id=script,file={script},format=raw,if=none,readonly=on",
                  "-device", "virtio-blk-pci,drive=script"]
     return argv

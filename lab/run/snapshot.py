@@ -59,7 +59,7 @@ def digest(experiment: Experiment, boot: HostSpec) -> str:
     files = guest_files(boot)
     for label, index in boot_order(owners(experiment), max(experiment.vms), boot.seed):
         scheme = schemes[label]
-        one = guest_spec(experiment, scheme, label, index)
+        one = guest_spec(experiment, scheme, label, index, boot.backend)
         hasher.text("guest", *guest_command(
             HOST_QEMU, one, *files.get(scheme.variant, files[""]), HOST_WORK))
     return hasher.short()

@@ -12,11 +12,11 @@ from lab.core.model import Experiment, Scheme, Workload
 from lab.core.progress import Silent
 from lab.machine import tsc
 from lab.machine.control import Control, HostLost, Refused
-from lab.machine.guest import GuestSpec, guest_command
+from lab.machine.guest import GuestSpec, clock_args, guest_command
 from lab.machine.machine import HostSpec, Machine, guest_disks, host_command, hostd_command
 from lab.plan import kconfig
 from lab.run import runner, shell
-from lab.run.fleet import guest_files
+from lab.run.fleet import guest_files, guest_spec
 
 SPEC = HostSpec("tcg", 2, 3000, Path("/k"), Path("/h"), Path("/g"), Path("/gk"), ("ld.so", "qemu"),
                 args=("tsc_early_khz=2596130",))
@@ -73,6 +73,16 @@ def test_guest_command() -> None:
     assert "-enable-kvm" in argv and "readonly=on" in value(argv, "-drive")
     assert value(argv, "-serial") == "chardev:console"
     assert value(argv, "-chardev") == "file,id=console,path=/w/guests/pmt-0/console,append=on"
+
+
+def test_a_guest_without_kvm_is_told_its_clock() -> None:
+    assert clock_args(("kvm=off",), "vt") == ("tsc_early_khz=1000000",)
+    assert clock_args(("kvm=off",), "local") == clock_args(("kvm-pv-unhalt=off",), "vt") == ()
+    bare = Scheme("bare", "", ("x=1",), cpu=("kvm=off",))
+    what = Experiment("e", "", (bare,), (), (1,), 2, 2, 1, 1)
+    argv = guest_command(("qemu",), guest_spec(what, bare, "bare", 0, "vt"),
+                         PurePosixPath("/b"), PurePosixPath("/dev/vdb"), PurePosixPath("/w"))
+    assert value(argv, "-append").endswith(" tsc_early_khz=1000000 x=1")
 
 
 def test_dry_run_says_everything() -> None:
