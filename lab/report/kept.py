@@ -2,8 +2,8 @@
 """What is kept in docs/results/data of papers that were reproduced, sensitivities and sweeps.
 
 `data/papers/NAME.json` gives `<!-- paper: NAME -->`, `data/sensitivity/NAME.json` gives
-`<!-- sensitivity: NAME -->`, `data/sweeps/NAME.json` gives `<!-- sweep: NAME -->` and a picture;
-`<!-- papers -->` is a row for each paper.
+`<!-- sensitivity: NAME -->`, `data/sweeps/NAME.json` gives `<!-- sweep: NAME -->`. Papers and
+sweeps have a picture, too. `<!-- papers -->` is a row for each paper.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,8 +32,8 @@ class Kind:
     """Of that file: what is to be kept, a title for a page, and the commits that made it."""
     shown: Callable[[Path], str]
     """Of what is kept: the block."""
-    picture: Callable[[Path], str] | None = None
-    """The same: the picture as SVG, if it has one."""
+    picture: Callable[[Path], str | None] | None = None
+    """The same: the picture as SVG, if there is anything to draw."""
 
     def place(self, data: Path, name: str) -> Path:
         """The file that holds this name."""
@@ -80,6 +80,13 @@ def _sweep(file: Path) -> tuple[str, str, tuple[str, ...]]:
             f"Sweep {found.sweep.name}: {found.sweep.about}", found.facts.commits)
 
 
+def _paper_picture(file: Path) -> str | None:
+    from lab.report import paper_picture  # loads matplotlib
+
+    drawn = paper_picture.overview(f"paper-{file.stem}", paper_page.read(file))
+    return drawn.svg if drawn else None
+
+
 def _sweep_picture(file: Path) -> str:
     from lab.report import swept_pictures  # loads matplotlib
 
@@ -89,7 +96,8 @@ def _sweep_picture(file: Path) -> str:
 
 KINDS = {
     "paper": Kind("papers", paper_page.FILE, _paper,
-                  lambda file: paper_page.body(paper_page.read(file))),
+                  lambda file: paper_page.body(paper_page.read(file), picture=f"paper-{file.stem}"),
+                  _paper_picture),
     "sensitivity": Kind("sensitivity", sensitivity.FILE, _sensitivity,
                         lambda file: sensitivity.as_markdown(sensitivity.read(file))),
     "sweep": Kind("sweeps", swept.FILE, _sweep, lambda file: swept_page.block(

@@ -75,20 +75,35 @@ def counted(kept: Reproduction) -> str:
     return ", ".join(f"{many} {verdict}" for verdict, many in counts.items()) or "nothing yet"
 
 
+def all_found(kept: Reproduction) -> list[Found]:
+    """Of all rows, in their order."""
+    return [one for played in kept.rows for one in played.found]
+
+
+def is_ratio(one: Found) -> bool:
+    """Whether it was played, and has another scheme to be compared with: it can be drawn."""
+    return bool(one.claim.against) and one.ours is not None
+
+
 def page(kept: Reproduction, paper: Paper | None = None) -> str:
     """The whole page, in Markdown."""
     paper = paper or papers.load(kept.paper)
     return f"# {paper.title}\n\n{body(kept, paper)}"
 
 
-def body(kept: Reproduction, paper: Paper | None = None) -> str:
-    """The page without its head; a row of the paper that was not played says so."""
+def body(kept: Reproduction, paper: Paper | None = None, picture: str = "") -> str:
+    """The page without its head; a row of the paper that was not played says so.
+
+    `picture` is the name of one beside the page, if the page is kept.
+    """
     paper = paper or papers.load(kept.paper)
     played = {one.row: one for one in kept.rows}
     short = ", the short form: small loads and few seeds" if kept.quick else ""
     lines = [
         f"**Of its claims: {counted(kept)}.** {paper.source}; {paper.setting}.", "",
         f"Made by `{' '.join(kept.command)}`{short}.", "",
+        *([f"![Ratios of the paper and ours, with intervals]({picture}.svg)", ""]
+          if picture and any(map(is_ratio, all_found(kept))) else []),
         *(line for row in paper.rows for line in _section(row, played.get(row.name))),
         "## Not made", "", "| what | why |", "|---|---|",
         *(f"| {one.name} | {one.why} |" for one in paper.missing), "",

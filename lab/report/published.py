@@ -137,8 +137,8 @@ def pictures(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tupl
         if one.picture is None:
             continue
         for name in one.names(folder / "data"):
-            yield folder / f"{kind}-{name}.svg", LICENSE + one.picture(
-                one.place(folder / "data", name))
+            if svg := one.picture(one.place(folder / "data", name)):
+                yield folder / f"{kind}-{name}.svg", LICENSE + svg
 
 
 def pages(folder: Path = FOLDER, data: Reader | None = None) -> Iterator[tuple[Path, str, str]]:

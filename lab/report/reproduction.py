@@ -36,9 +36,9 @@ POINTS = 10.0
 """Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
     "confirmed": "shown in the paper's direction, and between the square root and the square of its"
-                 " ratio; or no difference where the paper has none, and range and placebo within"
-                 f" {NONE:g} times; per cents within"
-                 f" {POINTS:g} points and a factor of 2, or both below 1",
+                 " ratio. Where the paper has no difference none is shown, and range and placebo"
+                 f" are within {NONE:g} times. Per cents are within {POINTS:g} points and a factor"
+                 " of 2, or both below 1",
     "smaller": "shown in the paper's direction, by less than the square root of its ratio",
     "larger": "shown in the paper's direction, by more than the square of its ratio",
     "contradicted": "shown in the other direction, or a difference where the paper has none",

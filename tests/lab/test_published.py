@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -51,6 +52,33 @@ def test_all_data_are_shown_and_known() -> None:
             "claims -->"))
         assert begun == text.count("<!-- end -->") == len(
             [*published.BLOCK.finditer(text)]), page.name
+
+
+SCREEN = 40
+"""Lines of a page that is read without scrolling."""
+RANGED = re.compile(r"[\d.]+ \[[\d.]+, [\d.]+\]")
+"""A figure with its interval."""
+
+
+def unfounded(row: str, folder: Path = FOLDER) -> list[str]:
+    """Figures of a row that no page shows which the row has a link to."""
+    pages = [folder / name for name in re.findall(r"\]\(([\w.-]+\.md)", row)]
+    shown = "".join(page.read_text() for page in pages).replace(" on average", "")
+    return [figure for figure in RANGED.findall(row) if figure not in shown]
+
+
+def test_the_summary_is_one_screen_of_figures_that_pages_show() -> None:
+    lines = (FOLDER / "README.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ")][1:]
+    assert len(lines) <= SCREEN and len(rows) == 7
+    assert sum(len(RANGED.findall(row)) for row in rows) > 10
+    assert not [figure for row in rows for figure in unfounded(row)]
+
+
+def test_a_figure_that_no_page_shows_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.md").write_text("| x1.08 [1.04, 1.12] |\n")
+    row = "| faults | [here](one.md) 1.08 [1.04, 1.12]; 1.80 [1.04, 1.12] |"
+    assert unfounded(row, tmp_path) == ["1.80 [1.04, 1.12]"]
 
 
 def flushing(label: str, vms: int) -> Counted:
@@ -217,9 +245,13 @@ def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
     told = ("./pvsync", "reproduce", "pmt", "--out", "/x/y")
     paper_page.keep(paper_page.of(paper, rows, False, told), tmp_path)
     assert {file.name for file in published.publish(tmp_path, "pmt", folder)} == {
-        "pmt.json", "paper-pmt.md", "README.md", "claims.md"}
+        "pmt.json", "paper-pmt.svg", "paper-pmt.md", "README.md", "claims.md"}
+    picture = (folder / "paper-pmt.svg").read_text()
+    assert "3 VMs: pv-pmt over ticket" in picture and "the paper" in picture
+    assert "waiters" not in picture  # of table 1: a share is no ratio
     page = (folder / "paper-pmt.md").read_text()
     assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`." in page
+    assert "](paper-pmt.svg)" in page
     assert "/x/y" not in (folder / "data" / "papers" / "pmt.json").read_text()
     assert "| [pmt](paper-pmt.md) | 7 confirmed, 1 cannot tell | whole loads |" in (
         folder / "README.md").read_text()
