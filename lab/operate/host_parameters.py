@@ -36,7 +36,7 @@ class Record:
 
 
 def apply(host: Host, file: Path) -> list[str]:
-    """Have the host what a file says, all or nothing, and what it no longer says as before."""
+    """Set the host to what a file says, all or nothing; what the file dropped is taken back."""
     wanted = kept.read_host(file)
     _check(_now(host), wanted)
     record = host.run / RECORD
