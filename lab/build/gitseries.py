@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The series as a git branch, to work on it: import, edit, commit, export.
 
-An imported tree has a base commit (the Linux tree as it is), an overlay
-commit (links to kernel/overlay, so that editing there or here is the same)
-and one commit for each patch. A new hook is an ordinary commit on top.
-Export writes the commits that change files of the base back to kernel/series
-and nothing else: kernel/overlay is the source of the overlay, never the tree.
+An imported tree begins with a base commit (the Linux tree as it is). Then come an overlay commit
+and one commit for each patch. The overlay's files are links to kernel/overlay, so that editing
+there or here is the same. A new hook is an ordinary commit on top. Export writes the commits that
+change files of the base back to kernel/series and nothing else: kernel/overlay is the source of the
+overlay, never the tree.
 """
 
 import os

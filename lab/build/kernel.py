@@ -126,11 +126,10 @@ def build(
 ) -> KernelImage:
     """The kernel of this variant, built when the cache lacks it (5 minutes the first time).
 
-    `extra_fragments` are Kconfig fragments on top, by name in kernel/configs
-    or by path; `tree` names another one than kernel/BASE does. Raises
-    UsageError for an unknown variant, tree, fragment or a missing package;
-    LabError when the series does not apply, a setting does not hold or make
-    fails (the message has the log's path).
+    `extra_fragments` are Kconfig fragments on top, by name in kernel/configs or by path; `tree`
+    names another one than kernel/BASE does. Raises UsageError for an unknown variant, tree,
+    fragment or a missing package. Raises LabError when the series does not apply, a setting does
+    not hold or make fails (the message has the log's path).
     """
     progress = progress or Silent()
     while True:

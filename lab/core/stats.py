@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The statistics of the tables.
 
-Run times under a hypervisor are not normal: most runs are near the best time,
-some wait for a whole time slice, so the values are skewed, with outliers, and
-there are few of them. Hence medians, quartiles, and for significance the
-two-sided Mann-Whitney U test, which asks only whether the values of one cell
-tend to lie above those of the other and is exact for few values.
+Run times under a hypervisor are not normal: most runs are near the best time, some wait for a whole
+time slice, so the values are skewed, with outliers, and there are few of them. Hence medians,
+quartiles, and for significance the two-sided Mann-Whitney U test. That test asks only whether the
+values of one cell tend to lie above those of the other, and is exact for few values.
 
 A table has many comparisons, so their p values are corrected by Holm's method:
 the chance that a table in which nothing differs shows any star at all is at
@@ -146,9 +145,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def smallest_n(comparisons: int, alike: float = 0, size: float = 1, alpha: float = ALPHA) -> int:
     """Values a cell (and its baseline) needs before its star is possible.
 
-    With n values each and no overlap between them the exact test gives
-    2 / C(2n, n), which `careful` makes larger; the strictest step of Holm's method
-    multiplies it by the number of comparisons.
+    With n values each and no overlap between them the exact test gives 2 / C(2n, n), which
+    `careful` makes larger. The strictest step of Holm's method multiplies it by the number of
+    comparisons.
     """
     n = 1
     while comparisons * careful(2 / math.comb(2 * n, n), alike, size) >= alpha:

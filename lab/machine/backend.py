@@ -65,10 +65,9 @@ def choose(wanted: str, *, cpuinfo: str | None = None, emulated: Backend = "vt",
            nested: Callable[[], bool] = nested_enabled) -> Backend:
     """The backend for `--backend wanted`; UsageError when it cannot work here.
 
-    `auto` takes `kvm` where nesting on hardware works and `emulated` elsewhere;
-    neither emulator needs anything of the machine;
-    `local` is only taken when asked for; what a scheme sets of the host needs
-    the pvsync kernel there, and is refused else.
+    `auto` takes `kvm` where nesting on hardware works and `emulated` elsewhere. Neither emulator
+    needs anything of the machine. `local` is only taken when asked for. What a scheme sets of the
+    host needs the pvsync kernel there, and is refused else.
     """
     if wanted in ("vt", "tcg"):
         return "vt" if wanted == "vt" else "tcg"

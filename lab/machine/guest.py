@@ -50,7 +50,7 @@ def clock_args(cpu: Sequence[str], backend: Backend) -> tuple[str, ...]:
     """What a guest's kernel is told of its TSC if no kvm-clock tells it.
 
     It would measure the rate by the PIT. Linux gives up if one read of the PIT takes ten times as
-    long as another, as the emulator's do, and then waits for ever for a tick of the PIT.
+    long as another, as the emulator's do. Then it waits for ever for a tick of the PIT.
     """
     return tsc.kernel_arguments(backend) if NO_KVM in cpu else ()
 

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Lets a host in virtual time run only while it has something to do for the lab.
 
-When a request reaches hostd must not depend on how fast this machine is, or runs of one
-seed would differ. So time stands still while the lab thinks: hostd says that it has nothing
-left to do and stops its own machine (a write to the port of QEMU's pvpanic device, which
-pauses it at that very instruction's round). The lab hands its next requests to the stopped
-machine, waits until QEMU has taken all of them, and lets it go on. It sends pieces that the
-socket hands over whole: of two halves QEMU might take one alone, and give the guest another
-number of buffers.
+When a request reaches hostd must not depend on how fast this machine is, or runs of one seed would
+differ. So time stands still while the lab thinks: hostd says that it has nothing left to do and
+stops its own machine. It writes to the port of QEMU's pvpanic device, which pauses it at that very
+instruction's round. The lab hands its next requests to the stopped machine, waits until QEMU has
+taken all of them, and lets it go on. It sends pieces that the socket hands over whole: of two
+halves QEMU might take one alone, and give the guest another number of buffers.
 
 	lab				QEMU				hostd
 	requests -> socket		stopped

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whose a VMCB is: which virtual machine's, and the number of its vCPU.
 
-The emulator reads the VMCBs in the memory of a host that stands still. Two fields tell them
-apart. All vCPUs of a VM have the TSC offset that KVM shows in debugfs, and VMs that booted at
-different times have different ones. The Linux in a guest has an area for each of its CPUs, in
-the order of their numbers, and its address is in GS or, in user mode, in KernelGSBase.
+The emulator reads the VMCBs in the memory of a host that stands still. Two fields tell them apart.
+All vCPUs of a VM have the TSC offset that KVM shows in debugfs, and VMs that booted at different
+times have different ones. The Linux in a guest has an area for each of its CPUs, in the order of
+their numbers. Its address is in GS or, in user mode, in KernelGSBase.
 """
 
 import json

@@ -96,9 +96,9 @@ def host_snapshot(guests: Mapping[str, str], when: str = "after") -> str:
 
     A VM that nothing but a fault still holds has a folder, too.
 
-    That "before" a run clears first how long vCPUs waited for a CPU, and has the VMs keep
-    their epochs; that "after" it also has the latest of these, which say when they were.
-    `guests` is name to debugfs folder of the VM, empty when there is none.
+    That "before" a run clears first how long vCPUs waited for a CPU, and has the VMs keep their
+    epochs. That "after" it also has the latest of these, which say when they were. `guests` is name
+    to debugfs folder of the VM, empty when there is none.
     """
     files = (cpu_waits.FILE, "counters")
     vms = {guest: folder for guest, folder in guests.items() if folder}

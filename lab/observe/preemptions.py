@@ -53,9 +53,9 @@ def _share_avoided(count: Counts, inside: int | None) -> float | None:
 def avoided(count: Counts) -> float | None:
     """Share of the preemptions in sections that could be left that were put off until they were.
 
-    At least that, 0 to 1. A loan that expired did not avoid one. If its vCPU had come to wait
-    with a lock meanwhile, it counts as `stuck` and not as one of SECTIONS, so as many as there are
-    of both are added; one that has expired in its section may be counted twice.
+    At least that, 0 to 1. A loan that expired did not avoid one. If its vCPU had come to wait with
+    a lock meanwhile, it counts as `stuck` and not as one of SECTIONS. So as many as there are of
+    both are added. One that has expired in its section may be counted twice.
     """
     expired, stuck = count.get("extend_expired"), count.get("preempt_stuck")
     waiting = None if expired is None or stuck is None else min(expired, stuck)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What vCPUs do over time: from the emulator's lines of VMRUN and #VMEXIT to intervals.
 
-Times are the host CPUs' own, in virtual nanoseconds. Within a round one CPU's clock may be
-ahead of another's. So what a vCPU does comes in the order of the lines, which is that of
-execution, and where it goes on by a clock that is behind, its own time stands still.
+Times are the host CPUs' own, in virtual nanoseconds. Within a round one CPU's clock may be ahead of
+another's. So what a vCPU does comes in the order of the lines, which is that of execution. Where it
+goes on by a clock that is behind, its own time stands still.
 """
 
 import bisect
@@ -134,8 +134,8 @@ def kind(code: int, left: bool) -> Kind:
 def intervals(found: Iterable[Event]) -> list[Interval]:
     """What each vCPU does from its first event to its last, in the order of their ends.
 
-    One that is in the guest in the end is taken to stay until the last event of all, and one
-    that sleeps likewise; how long others are away then is not known, so it is left out.
+    One that is in the guest in the end is taken to stay until the last event of all, and one that
+    sleeps likewise. How long others are away then is not known, so it is left out.
     """
     made, last = list[Interval](), dict[str, tuple[Event, int]]()
     entered, end = Counter[int](), 0

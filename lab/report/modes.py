@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cells whose values fall into two modes, which their median hides.
 
-A vCPU that lost its CPU at the wrong moment makes a run take a hundred times as long as the
-others of its cell, and 4 of 10 such runs leave the median where it was. The rule is this
-project's own, for the 5 to 20 values of a cell: sorted, somewhere a value is GAP times the one
-before it, with at least two values on either side; or LONE times, with one value alone. Values of
-one mode hardly ever are so far apart: of cells with a log-normal spread of 30 %, fewer than 1 in
-100 (tests/lab/test_modes.py draws them). Hartigan's dip test finds nothing in so few values.
+A vCPU that lost its CPU at the wrong moment makes a run take a hundred times as long as the others
+of its cell. With 4 such runs of 10 the median is where it was. The rule is this project's own, for
+the 5 to 20 values of a cell: sorted, somewhere a value is GAP times the one before it, with at
+least two values on either side; or LONE times, with one value alone. Values of one mode hardly ever
+are so far apart: of cells with a log-normal spread of 30 %, fewer than 1 in 100
+(tests/lab/test_modes.py draws them). Hartigan's dip test finds nothing in so few values.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,8 +2,8 @@
 """What is kept of a sweep, and what may be said of it.
 
 A setting's worth is its time over another one's, of the same runs: below 1 is better. It is shown
-to differ only if no run of it is missing, if its interval leaves 1 out that is wide enough for all
-settings of its ranking together, and if no placebo is as far from 1.
+to differ only if no run of it is missing, and if no placebo is as far from 1. Its interval has to
+leave 1 out, made wide enough for all settings of its ranking together.
 """
 
 import math

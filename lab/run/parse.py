@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """From files to records: workload outputs, and what the runner wrote.
 
-Nothing here runs, measures or averages anything; the same files give the same
-records. A line that is cut short (the machine went down while it was written)
-is left out with a warning, also when a resumed run went on after it; anything
-else that is not as the runner writes it is an error that names file and line.
+Nothing here runs, measures or averages anything; the same files give the same records. A line that
+is cut short (the machine went down while it was written) is left out with a warning, also when a
+resumed run went on after it. Anything else that is not as the runner writes it is an error that
+names file and line.
 """
 
 import json

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Plays a run of a result directory again: the same host, seed and requests, up to that run.
 
-In virtual time a run depends on its seed and on what came before it in its boot. So the
-boot is repeated from its beginning, with the runs that it made until then, and what guests,
-host and lab have said is compared with what they said then.
+In virtual time a run depends on its seed and on what came before it in its boot. So the boot is
+repeated from its beginning, with the runs that it made until then. What guests, host and lab have
+said is compared with what they said then.
 """
 
 import contextlib

@@ -174,8 +174,8 @@ def units(wanted: Iterable[Run], made: Collection[str], per_boot: int) -> list[U
     """The runs that were not made, as boots of hosts.
 
     Runs share a host, and its guests, when they have the same seed, machine model and numbers of
-    CPUs, and their guests the same boot arguments, CPU, kernel and parameters of their VMs' own.
-    What may differ are the host's parameters, the workload, and how many of the guests run.
+    CPUs. Their guests must have the same boot arguments, CPU, kernel and parameters of their VMs'
+    own. What may differ are the host's parameters, the workload, and how many of the guests run.
     """
     boots: dict[str, dict[str, list[Run]]] = {}
     for run in {run.key: run for run in wanted}.values():
