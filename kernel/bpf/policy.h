@@ -7,13 +7,7 @@
  * said in arch/x86/kvm/pvsync/bpf.c. Only the fields have to be there that a program reads.
  */
 
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef int s32;
-
-#define SEC(name)	__attribute__((section(name), used))
-#define KERNEL_TYPE	__attribute__((preserve_access_index))
+#include "types.h"
 
 #define CHOOSE_STOCK	(-1)
 
@@ -51,9 +45,6 @@ struct pvsync_yield_ops {
 extern int pvsync_bpf_look(struct pvsync_yield_ctx *ctx, u32 index,
 			   struct pvsync_bpf_vcpu *vcpu) __attribute__((section(".ksyms")));
 
-/* The helper of that number; the callback returns 1 to end the loop. */
-static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
-
 /**
  * struct search - the best vCPU so far
  * @ctx: what the program was given
@@ -78,7 +69,7 @@ static inline s32 best_of_all(u64 *args, int (*look)(u32 number, struct search *
 
 /* A program of the function choose(), by this name. */
 #define POLICY(name_)							\
-char _license[] SEC("license") = "GPL";					\
+LICENSE;								\
 									\
 SEC(".struct_ops")							\
 struct pvsync_yield_ops name_ = {					\

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What firmwares of ours have in common. They lie at ROM, and talk to the port SERIAL. */
+/*
+ * What firmwares of ours have in common. They lie at ROM, and talk to the port SERIAL. PAGES is
+ * for those with paging.
+ */
 
 	/* From real mode to flat 32-bit mode: code 8, data 16; clobbers %eax */
 	.macro	flat_segments
@@ -15,6 +18,19 @@ flat:
 	movw	%ax, %ds
 	movw	%ax, %es
 	movw	%ax, %ss
+	.endm
+
+	/* Paging: the first 4 MiB, where they are, by one entry at PAGES; clobbers %eax */
+	.macro	paging
+	movl	$0x83, PAGES		/* present, writable, large */
+	movl	$PAGES, %eax
+	movl	%eax, %cr3
+	movl	%cr4, %eax
+	orl	$0x10, %eax
+	movl	%eax, %cr4
+	movl	%cr0, %eax
+	orl	$0x80000000, %eax	/* the host takes what has no paging for another system */
+	movl	%eax, %cr0
 	.endm
 
 	/* put, which says %al and clobbers %ah and %dx; and the jump to `entry` at a reset */

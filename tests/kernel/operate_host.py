@@ -2,6 +2,7 @@
 """Runs in the KVM host: settings of VMs and the doctor, on a real kernel.
 
 A VM is a process of this file that has opened /dev/kvm; its vCPUs spin, or there are none.
+`operate_host.py claim FILE VCPUS` is one whose memory is that file, with the firmware claims.S.
 `./pvsync` has no packages there, so what it calls is called as it is.
 """
 
@@ -10,10 +11,12 @@ import fcntl
 import json
 import mmap
 import os
+import struct
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,12 +27,14 @@ from lab.observe import vms
 from lab.operate import actions, doctor, kept, sched_events, settings
 
 KVM_CREATE_VM, KVM_CREATE_VCPU, KVM_RUN = 0xAE01, 0xAE41, 0xAE80
-KVM_SET_USER_MEMORY_REGION = 0x4020AE46
+KVM_SET_USER_MEMORY_REGION, KVM_SET_REGS = 0x4020AE46, 0x4090AE82
 PR_SET_THP_DISABLE = 41
 START, PAGE = 0xFFFFF000, 4096
 """The page in which a vCPU starts, and where in it."""
 SPIN = b"\xf3\x90\xeb\xfc"
 """PAUSE, and a jump to it."""
+ROM, TOP = 0xF0000, 0xFFFF0000
+"""Where a firmware lies in a guest's memory, and where it is once more."""
 HOST = settings.Host()
 FILE = Path("/run/pvsync/vms.toml")
 """The lab's host has no /etc that can be written."""
@@ -46,18 +51,33 @@ class Memory(ctypes.Structure):
 
 
 def play(vcpus: int) -> None:
-    """Be a VM until standard input ends.
+    """Be a VM whose vCPUs spin, until standard input ends."""
+    page = mmap.mmap(-1, PAGE)
+    page[0xFF0:0xFF0 + len(SPIN)] = SPIN
+    be_vm(page, ((START, 0),), vcpus)
 
-    khugepaged leaves it alone: it would hold the VM's memory lock without a CPU, see found.md.
+
+def claim(file: str, vcpus: int) -> None:
+    """Be a VM whose memory is this file, with a firmware at its end, until standard input ends."""
+    with open(file, "r+b") as opened:
+        be_vm(mmap.mmap(opened.fileno(), 0), ((0, 0), (TOP, ROM)), vcpus)
+
+
+def be_vm(memory: mmap.mmap, slots: Iterable[tuple[int, int]], vcpus: int) -> None:
+    """Be a VM: `slots` says from which address on the guest has the memory, from which byte on.
+
+    Each vCPU starts with its number in rbx. khugepaged leaves the VM alone: it would hold its
+    memory lock without a CPU, see found.md.
     """
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     vm = fcntl.ioctl(os.open("/dev/kvm", os.O_RDWR), KVM_CREATE_VM, 0)
-    page = mmap.mmap(-1, PAGE)
-    page[0xFF0:0xFF0 + len(SPIN)] = SPIN
-    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
-    fcntl.ioctl(vm, KVM_SET_USER_MEMORY_REGION, bytes(Memory(0, 0, START, PAGE, address)))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for slot, (at, begin) in enumerate(slots):
+        fcntl.ioctl(vm, KVM_SET_USER_MEMORY_REGION,
+                    bytes(Memory(slot, 0, at, len(memory) - begin, address + begin)))
     for number in range(vcpus):
         vcpu = fcntl.ioctl(vm, KVM_CREATE_VCPU, number)
+        fcntl.ioctl(vcpu, KVM_SET_REGS, struct.pack("<8x Q 112x 2Q", number, 0xFFF0, 2))
         threading.Thread(target=fcntl.ioctl, args=(vcpu, KVM_RUN, 0), daemon=True).start()
     print("ready", flush=True)
     sys.stdin.read()
@@ -162,4 +182,10 @@ def traced(running: list[subprocess.Popen[str]], cpus: list[int]) -> dict[str, o
 
 
 if __name__ == "__main__":
-    play(int(sys.argv[2])) if sys.argv[1:2] == ["play"] else main()
+    match sys.argv[1:]:
+        case ["play", vcpus, *_]:
+            play(int(vcpus))
+        case ["claim", file, vcpus]:
+            claim(file, int(vcpus))
+        case _:
+            main()

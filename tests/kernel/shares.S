@@ -20,7 +20,7 @@
 #define RECORD		0x8000		/* struct pvsync_ecs, 128 bytes */
 #define PREEMPTED	(RECORD + 64)
 #define PATTERN		0xa5a5a5a5
-#define PAGES		0x9000		/* one entry: the first 4 MiB, where they are */
+#define PAGES		0x9000
 
 #define CPUID_BASE	0x40007600
 #define CPUID_FEATURES	0x40007601
@@ -36,15 +36,7 @@ _start:
 	cli
 	flat_segments
 	movl	$STACK, %esp
-	movl	$0x83, PAGES		/* present, writable, large */
-	movl	$PAGES, %eax
-	movl	%eax, %cr3
-	movl	%cr4, %eax
-	orl	$0x10, %eax
-	movl	%eax, %cr4
-	movl	%cr0, %eax
-	orl	$0x80000000, %eax	/* the host takes what has no paging for another system */
-	movl	%eax, %cr0
+	paging
 
 	movl	$CPUID_BASE, %eax
 	cpuid

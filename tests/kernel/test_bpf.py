@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """BPF on a pvsync host, with Debian's tools: who held up whom, and programs that are policies.
 
-The VMs are of operate_host.py: their vCPUs spin, without a kernel. They share two CPUs.
+The VMs are of operate_host.py: their vCPUs spin, without a kernel, or have the firmware claims.S.
+They share two CPUs.
 """
 
 import re
@@ -14,7 +15,9 @@ import pytest
 from lab.core import paths, tools
 from lab.core.model import Backend
 from lab.run.host import Job
+from tests.kernel import firmware
 from tests.kernel.in_host import lines, said_by
+from tests.kernel.operate_host import ROM
 
 pytestmark = pytest.mark.soak
 
@@ -76,13 +79,15 @@ def test_bpftrace_says_who_held_up_whom(played_by: Backend) -> None:
     assert all({key[1], key[2]} == {"0", "1"} for key in yields), yields
 
 
-PROGRAMS = (*sorted(paths.KERNEL.glob("bpf/*.bpf.c")), *sorted(HERE.glob("bpf/*.bpf.c")))
-TRACE = "/sys/kernel/debug/tracing"
-POLICIES = """
-mkdir -p /run/bpf
+BPF = """
 counted() { sleep 2; sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters; }
 load() { bpftool struct_ops register $1.bpf.o; }
 unload() { bpftool struct_ops unregister name $1; }
+"""
+PROGRAMS = (*sorted(paths.KERNEL.glob("bpf/*.bpf.c")), *sorted(HERE.glob("bpf/*.bpf.c")))
+TRACE = "/sys/kernel/debug/tracing"
+POLICIES = BPF + """
+mkdir -p /run/bpf
 traced() {
 	echo >TRACE/trace
 	echo 1 >TRACE/events/pvsync/pvsync_yield/enable
@@ -172,11 +177,9 @@ def test_programs_choose_while_they_are_loaded(played_by: Backend, tmp_path: Pat
     assert not re.search(r"pvsync_yield_ops\r?$", output), output
 
 
-COST = """
+COST = BPF + """
 counted() { sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters; }
 choose() { echo $1 >/sys/module/pvsync/parameters/candidate; }
-load() { bpftool struct_ops register $1.bpf.o; }
-unload() { bpftool struct_ops unregister name $1; }
 measured() { sleep 0.2; counted $1-begin; sleep 1; counted $1-end; }
 for turn in a b c; do
 	choose kvm; measured kvm-$turn
@@ -207,3 +210,79 @@ def test_what_a_choice_costs(played_by: Backend, tmp_path: Path) -> None:
             each.setdefault(way, []).append(more["spin_ns"] / more["spin_events"])
         print(f"{way}: ns of a choice in three turns:", *(f"{one:.0f}" for one in each[way]))
     assert median(each["bpf"]) < 3 * median(each["c"]), each
+
+
+VETOES = BPF + """set -e
+mkfifo /run/open; exec 9<>/run/open
+for name in one two; do
+	cp claims.bin /run/$name
+	python3 operate_host.py claim /run/$name VCPUS <&9 &
+done
+said() {
+	sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters
+	for name in one two; do
+		echo guest $1 $(od -A n -t u4 -j LOANS -N $((4 * VCPUS)) /run/$name)
+	done
+}
+until od -A n -t u4 -j LOANS -N $((4 * VCPUS)) -v -w4 /run/two | grep -q '[1-9]'; do
+	sleep 0.2
+done
+during() { sleep 0.1; said $1-begin; sleep 1; said $1; }
+during before
+load odd
+during odd
+load calm 2>&1 && exit 1
+unload odd
+during gone
+load calm
+during calm
+unload calm; load odd
+during odd-again
+unload odd
+load lends 2>&1 && exit 1
+during after
+bpftool struct_ops list
+""".replace("VCPUS", str(VCPUS)).replace("LOANS", "0xa000")
+GUESTS = re.compile(r"^guest ([a-z-]+) ([\d ]+)\r?$", re.MULTILINE)
+"""In claims.S: how often each vCPU was told that it runs on borrowed time."""
+LEND = {"extend": "ecs", "extend_cap": "1000"}
+LENT = 10
+"""Loans of a vCPU in a second, at least; there are 50 to 70."""
+CALM_LOANS = 2 * 4
+"""Of a VM in a second with calm.bpf.c, at most: it touches two seconds of that program.
+
+In each of them a millisecond is lent, and one more to whoever borrows meanwhile on the other CPU.
+"""
+
+
+def loans(output: str, phase: str) -> list[list[int]]:
+    """What each guest has counted in a phase, vCPU by vCPU."""
+    seen: dict[str, list[list[int]]] = {}
+    for look, numbers in GUESTS.findall(output):
+        seen.setdefault(look, []).append([int(number) for number in numbers.split()])
+    return [[now - then for then, now in zip(*both, strict=True)]
+            for both in zip(seen[f"{phase}-begin"], seen[phase], strict=True)]
+
+
+def test_programs_refuse_loans(played_by: Backend, tmp_path: Path) -> None:
+    """They come and go while vCPUs want loans for ever; by what the guests are told.
+
+    VMs of one that refuses odd vCPUs go on lending to the even ones.
+    """
+    rom = tmp_path / "claims.rom"
+    firmware.assemble(HERE / "claims.S", rom)
+    memory = tmp_path / "claims.bin"
+    memory.write_bytes(bytes(ROM) + rom.read_bytes())
+    output = said(VETOES, played_by, LEND, (*compiled(tmp_path), memory))
+    for phase in ("before", "gone", "after"):
+        assert min(map(min, loans(output, phase))) > LENT, (phase, loans(output, phase))
+        assert not grown(output, f"{phase}-begin", phase)["extend_vetoed"], phase
+    for phase in ("odd", "odd-again"):
+        for guest in loans(output, phase):
+            assert min(guest[0::2]) > LENT and not any(guest[1::2]), (phase, guest)
+        assert grown(output, f"{phase}-begin", phase)["extend_vetoed"] > LENT, phase
+    for guest in loans(output, "calm"):
+        assert sum(guest) <= CALM_LOANS, guest
+    assert output.count("Device or resource busy") == 1, output
+    assert output.count("only read is supported") == 1, output
+    assert not re.search(r"pvsync_extend_ops\r?$", output), output

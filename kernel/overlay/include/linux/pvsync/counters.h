@@ -110,6 +110,7 @@ PVSYNC_COUNTER(pick_none, "choices without a vCPU that waited for a CPU")
 PVSYNC_COUNTER(pick_bpf, "choices of a BPF program that were a vCPU of the VM, or to go on spinning")
 PVSYNC_COUNTER(pick_stock, "choices that a BPF program left to stock KVM, or none was loaded")
 PVSYNC_COUNTER(pick_refused, "choices of a BPF program that were no vCPU of the VM: left to stock KVM")
+PVSYNC_COUNTER(extend_vetoed, "vCPUs in a section that lost the CPU at once: a BPF program refused")
 #endif
 #endif
 

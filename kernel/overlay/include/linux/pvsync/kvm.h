@@ -101,6 +101,7 @@ struct pvsync_vcpu {
  * @features: what its monitor has enabled, PVSYNC_FEATURE_*, plus 1; 0 for the host's
  * @shoots: a vCPU of it has asked for a flush of others
  * @ecs_refused: a record of its vCPUs was refused, which was said
+ * @lent: time that its vCPUs have borrowed, ns; for BPF programs
  * @epochs: of its search for a window; NULL until they are needed
  * @epochs_retry: until then there is no memory for them, CLOCK_MONOTONIC, ns
  */
@@ -121,6 +122,7 @@ struct pvsync_vm {
 	u32		features;
 	bool		shoots;
 	bool		ecs_refused;
+	atomic64_t	lent;
 
 	struct pvsync_epochs *epochs;
 	u64		epochs_retry;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policy that is a BPF program: whom a spinning vCPU yields to.
+ * The policy that is a BPF program: whom a spinning vCPU yields to. At the end of this file is what
+ * the programs that refuse loans (bpf_extend.c) have in common with it.
  *
  * A program is a struct_ops, struct pvsync_yield_ops. It says an index, and this file checks it.
  * All else that the program can do is read: the context that it is given, and each vCPU of the
@@ -19,7 +20,6 @@
  * BPF awaits the grace period before it frees a struct_ops, so nothing here does.
  */
 #include <linux/bpf.h>
-#include <linux/bpf_verifier.h>
 #include <linux/btf.h>
 #include <linux/btf_ids.h>
 #include <linux/kvm_host.h>
@@ -28,6 +28,7 @@
 
 #include <linux/pvsync/shims.h>
 
+#include "bpf.h"
 #include "count.h"
 #include "spin.h"
 
@@ -94,6 +95,8 @@ struct pvsync_yield_ops {
 	s32	(*choose)(struct pvsync_yield_ctx *ctx);
 	char	name[BPF_OBJ_NAME_LEN];
 };
+
+PVSYNC_BPF_ASSERT(struct pvsync_yield_ops, choose);
 
 static struct pvsync_yield_ops __rcu *bpf_ops;
 
@@ -233,53 +236,21 @@ static int bpf_init(struct btf *btf)
 	return 0;
 }
 
-/* Of members that are no functions, 1 for those that this has copied. */
-static int bpf_init_member(const struct btf_type *type, const struct btf_member *member,
-			   void *kdata, const void *udata)
-{
-	const struct pvsync_yield_ops *given = udata;
-	struct pvsync_yield_ops *ops = kdata;
-
-	if (__btf_member_bit_offset(type, member) / BITS_PER_BYTE !=
-	    offsetof(struct pvsync_yield_ops, name))
-		return 0;
-	return bpf_obj_name_cpy(ops->name, given->name, sizeof(ops->name)) > 0 ? 1 : -EINVAL;
-}
-
-static int bpf_check_member(const struct btf_type *type, const struct btf_member *member,
-			    const struct bpf_prog *prog)
-{
-	return prog->sleepable ? -EINVAL : 0;
-}
-
-static int bpf_validate(void *kdata)
-{
-	struct pvsync_yield_ops *ops = kdata;
-
-	return ops->choose ? 0 : -EINVAL;
-}
-
 /* One program at a time: a VM has it by "candidate", and all that have it have the same. */
 static int bpf_reg(void *kdata, struct bpf_link *link)
 {
-	return cmpxchg((__force struct pvsync_yield_ops **)&bpf_ops, NULL, kdata) ? -EBUSY : 0;
+	return pvsync_bpf_take((__force void **)&bpf_ops, NULL, kdata);
 }
 
 static void bpf_unreg(void *kdata, struct bpf_link *link)
 {
-	cmpxchg((__force struct pvsync_yield_ops **)&bpf_ops, kdata, NULL);
+	pvsync_bpf_take((__force void **)&bpf_ops, kdata, NULL);
 }
 
 static int bpf_update(void *kdata, void *old, struct bpf_link *link)
 {
-	return cmpxchg((__force struct pvsync_yield_ops **)&bpf_ops, old, kdata) == old ?
-		0 : -ENOENT;
+	return pvsync_bpf_take((__force void **)&bpf_ops, old, kdata);
 }
-
-static const struct bpf_verifier_ops bpf_verifier_ops = {
-	.get_func_proto		= bpf_base_func_proto,
-	.is_valid_access	= bpf_tracing_btf_ctx_access,
-};
 
 /* Never called. BPF takes its form from it. */
 static s32 bpf_choose_stub(struct pvsync_yield_ctx *ctx)
@@ -292,11 +263,11 @@ static struct pvsync_yield_ops bpf_stubs = {
 };
 
 static struct bpf_struct_ops bpf_yield_ops = {
-	.verifier_ops	= &bpf_verifier_ops,
+	.verifier_ops	= &pvsync_bpf_verifier_ops,
 	.init		= bpf_init,
-	.init_member	= bpf_init_member,
-	.check_member	= bpf_check_member,
-	.validate	= bpf_validate,
+	.init_member	= pvsync_bpf_init_member,
+	.check_member	= pvsync_bpf_check_member,
+	.validate	= pvsync_bpf_validate,
 	.reg		= bpf_reg,
 	.unreg		= bpf_unreg,
 	.update		= bpf_update,
@@ -312,3 +283,81 @@ static int __init bpf_register(void)
 	return err ?: register_bpf_struct_ops(&bpf_yield_ops, pvsync_yield_ops);
 }
 late_initcall(bpf_register);
+
+/* What struct_ops of pvsync have in common: each has the form of struct pvsync_bpf_ops. */
+
+const struct bpf_verifier_ops pvsync_bpf_verifier_ops = {
+	.get_func_proto		= bpf_base_func_proto,
+	.is_valid_access	= bpf_tracing_btf_ctx_access,
+};
+
+/**
+ * pvsync_bpf_init_member - copy a member of a program's struct_ops that is no function
+ * @type: the struct
+ * @member: the member
+ * @kdata: the kernel's struct, to be filled in
+ * @udata: what user space gave
+ *
+ * Context: may sleep.
+ *
+ * Return: 1 if the member was copied; 0 if BPF has to; -EINVAL for a name that is none.
+ */
+int pvsync_bpf_init_member(const struct btf_type *type, const struct btf_member *member,
+			   void *kdata, const void *udata)
+{
+	const struct pvsync_bpf_ops *given = udata;
+	struct pvsync_bpf_ops *ops = kdata;
+
+	if (__btf_member_bit_offset(type, member) / BITS_PER_BYTE !=
+	    offsetof(struct pvsync_bpf_ops, name))
+		return 0;
+	return bpf_obj_name_cpy(ops->name, given->name, sizeof(ops->name)) > 0 ? 1 : -EINVAL;
+}
+
+/**
+ * pvsync_bpf_check_member - may a program be this function?
+ * @type: the struct_ops
+ * @member: the function
+ * @prog: the program
+ *
+ * Context: may sleep.
+ *
+ * Return: 0, or -EINVAL for one that may sleep.
+ */
+int pvsync_bpf_check_member(const struct btf_type *type, const struct btf_member *member,
+			    const struct bpf_prog *prog)
+{
+	return prog->sleepable ? -EINVAL : 0;
+}
+
+/**
+ * pvsync_bpf_validate - is a program's struct_ops whole?
+ * @kdata: the kernel's struct
+ *
+ * Context: may sleep.
+ *
+ * Return: 0, or -EINVAL without a program.
+ */
+int pvsync_bpf_validate(void *kdata)
+{
+	struct pvsync_bpf_ops *ops = kdata;
+
+	return ops->ask ? 0 : -EINVAL;
+}
+
+/**
+ * pvsync_bpf_take - put one program in the place of another
+ * @place: of the program that is loaded
+ * @old: what has to be there; NULL for none
+ * @new: what comes; NULL for none
+ *
+ * Context: may sleep.
+ *
+ * Return: 0; -EBUSY if something is there and nothing should be; -ENOENT if @old is not there.
+ */
+int pvsync_bpf_take(void **place, void *old, void *new)
+{
+	if (cmpxchg(place, old, new) == old)
+		return 0;
+	return old ? -ENOENT : -EBUSY;
+}

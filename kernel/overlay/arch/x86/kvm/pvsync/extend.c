@@ -48,6 +48,8 @@
  * other vCPUs does not count, so vCPUs that hardly run, or never, give it nothing to
  * borrow. The periods of the account are of run time as well. A loan may take the account
  * beyond the cap, as the last one of a period does. The next periods carry the excess.
+ *
+ * A BPF program may refuse a loan that all of this allows (bpf_extend.c).
  */
 #include <linux/hrtimer.h>
 #include <linux/kvm_host.h>
@@ -63,6 +65,7 @@
 
 #include PVSYNC_KVM_REGS_H
 
+#include "bpf.h"
 #include "count.h"
 #include "loan.h"
 #include "record.h"
@@ -275,6 +278,7 @@ void pvsync_loan_end(struct kvm_vcpu *vcpu)
 	pvsync_ecs_tell_loan(vcpu, false);
 
 	loan->borrowed += ns;
+	pvsync_bpf_note_lent(vcpu, ns);
 	pvsync_count_for(vcpu, PVSYNC_extend_ns, ns);
 	pvsync_count_for(vcpu, left ? PVSYNC_extend_avoided : PVSYNC_extend_expired, 1);
 	if (loan->returned)
@@ -400,6 +404,8 @@ bool pvsync_extend(void)
 		pvsync_count_for(vcpu, PVSYNC_extend_capped, 1);
 		return false;
 	}
+	if (pvsync_bpf_refuses(vcpu))
+		return false;
 	if (!loan_ends_in_time(vcpu) || !pvsync_put_off_switch()) {
 		pvsync_count_for(vcpu, PVSYNC_extend_denied, 1);
 		return false;
