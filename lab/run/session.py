@@ -19,8 +19,8 @@ from lab.machine.control import Answer, HostLost, Refused
 from lab.machine.machine import HostSpec, Machine
 from lab.observe import marks, observed, stalls, windows
 from lab.plan import in_force
-from lab.plan.schedule import MIN_OVERLAP, PlannedRun, overlap
-from lab.run import disturb, parameters, records
+from lab.plan.schedule import PlannedRun
+from lab.run import disturb, judge, parameters, records
 from lab.run.fleet import Fleet, Note, guest_name
 
 GUESTS = "guests.json"
@@ -136,7 +136,7 @@ class Session:
                 if name in self.fleet.live:
                     self.fleet.drop(name, self.fleet.look(name) or str(refusal))
             return self.invalid(planned, attempt, str(refusal))
-        record = self._judge(planned, attempt, names, answer)
+        record = self._record_of(planned, attempt, names, answer)
         if wrong and record.valid:
             record = replace(record, valid=False, reason=wrong)
         return replace(record, stalled=watch.stalled)
@@ -265,41 +265,36 @@ class Session:
                                            timeout=self.fleet.settle)
         return marks.tallies(base64.b64decode(answer["out"]).decode(errors="replace"), told)
 
-    def _judge(self, planned: PlannedRun, attempt: int, names: list[str],
-               answer: Answer) -> RunRecord:
+    def _record_of(self, planned: PlannedRun, attempt: int, names: list[str],
+                   answer: Answer) -> RunRecord:
         """The record of a round, with outputs written; guests that failed are dropped."""
         folder = Path("raw") / planned.run_id(attempt)
         (self.out / folder).mkdir(parents=True, exist_ok=True)
-        guests, reasons = [], []
-        for name in names:
-            note = answer["guests"][name]
-            file = folder / f"{name}.out"
-            records.write(self.out / file, base64.b64decode(note.get("out", "")))
-            guests.append(GuestRun(name, note.get("began"), note.get("ended"),
-                                   note.get("elapsed"), note.get("status"), str(file)))
-            trouble = self.fleet.look(name) or note["error"]
-            if trouble:
-                self.fleet.post_mortem(name)
-                self.fleet.drop(name, trouble)
-                self.dropped += 1
-                reasons.append(trouble)
-            elif "killed" in note:
-                self.fleet.end(name)
-            elif note.get("status"):
-                reasons.append(f"the command ended with status {note['status']} in guest {name}")
-            elif note.get("worst"):
-                reasons.append(f"the command ended with status {note['worst']} in guest {name}"
-                               " when it ran again as load")
+        seen = [self._seen(name, folder / f"{name}.out", answer["guests"][name])
+                for name in names]
         host = self.machine.trouble()
         if host:
             raise HostLost(host)
-        share = overlap(one for one in guests if "killed" not in answer["guests"][one.guest])
-        if share < MIN_OVERLAP:
-            reasons.append(f"only {share:.0%} of the measured time was overlapped")
         done = disturb.counted(answer["disturbed"])
-        reasons.append(disturb.lacking(self.experiment, done))
-        record = self._run_record(planned, attempt, reasons[0], tuple(guests), share)
+        reason = judge.why_invalid(seen, disturb.lacking(self.experiment, done))
+        record = self._run_record(planned, attempt, reason, tuple(one.run for one in seen),
+                                  judge.share(seen))
         return replace(record, disturbed=done)
+
+    def _seen(self, name: str, file: Path, note: Answer) -> judge.Seen:
+        """What a guest did in a round; one that failed is dropped, one that was killed ends."""
+        records.write(self.out / file, base64.b64decode(note.get("out", "")))
+        run = GuestRun(name, note.get("began"), note.get("ended"), note.get("elapsed"),
+                       note.get("status"), str(file))
+        killed = "killed" in note
+        trouble = self.fleet.look(name) or note["error"] or ""
+        if trouble:
+            self.fleet.post_mortem(name)
+            self.fleet.drop(name, trouble)
+            self.dropped += 1
+        elif killed:
+            self.fleet.end(name)
+        return judge.Seen(run, trouble, killed, note.get("worst") or 0)
 
     def invalid(self, planned: PlannedRun, attempt: int, reason: str) -> RunRecord:
         """The record of a run that did not come about."""

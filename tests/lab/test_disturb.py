@@ -137,7 +137,7 @@ def test_a_guest_that_does_not_come_back(
 def test_a_run_that_nothing_disturbed_is_invalid(
     spec: HostSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 0.0)
+    monkeypatch.setattr("lab.run.judge.MIN_OVERLAP", 0.0)
     what = disturbed("kill", "restore", command="echo Time: 1", within=3_600_000, repeats=0)
     assert not go(what, spec, tmp_path)
     (run,) = records.runs(tmp_path)

@@ -63,7 +63,7 @@ def test_a_scheme_has_a_limit_for_its_boots(spec: HostSpec, tmp_path: Path) -> N
 def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words: str,
                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """And good ones beside them valid, however long one waits for the other."""
-    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 0.0)
+    monkeypatch.setattr("lab.run.judge.MIN_OVERLAP", 0.0)
     if mode == "noboot":
         monkeypatch.setattr("lab.run.fleet.BOOT_LIMIT", 5.0)
     what = experiment("sleep 0.1", timeout=3, good="", bad=mode)
@@ -91,7 +91,7 @@ def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
 def test_runs_that_hardly_overlap_are_invalid(spec: HostSpec, tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Here none overlaps enough: each is repeated as often as stated, and none is averaged in."""
-    monkeypatch.setattr("lab.run.session.MIN_OVERLAP", 1.01)
+    monkeypatch.setattr("lab.run.judge.MIN_OVERLAP", 1.01)
     assert not go(experiment(a="", vms=(2,), repeats=2), spec, tmp_path)
     runs = records.runs(tmp_path)
     assert len(runs) == 3 and not any(run.valid for run in runs)
