@@ -30,7 +30,7 @@ def test_functions_of_a_patch() -> None:
 def test_functions_of_our_sources() -> None:
     known = races.functions()
     # Static, global, with a type before its name, in a header; then around hunks.
-    assert {"spin_yield_to_picked", "pvsync_spin", "choice_find_value", "choice_set",
+    assert {"spin_yield_to_picked", "pvsync_spin", "choice_find_value", "choice_param_set",
             "choice_takes_number"} <= known
     assert {"context_switch", "kvm_vcpu_on_spin", "try_to_wake_up", "__rcu_read_lock"} <= known
     assert not known & {"if", "while", "for", "switch", "return", "sizeof", "kfree", "schedule"}

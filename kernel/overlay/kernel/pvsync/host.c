@@ -335,7 +335,7 @@ void pvsync_tell_choice(const struct pvsync_choice *choice, int value, char *tex
 }
 EXPORT_SYMBOL_GPL(pvsync_tell_choice);
 
-static int choice_set(const char *text, const struct kernel_param *param)
+static int choice_param_set(const char *text, const struct kernel_param *param)
 {
 	struct pvsync_choice *choice = param->arg;
 	int value = pvsync_choose(choice, text);
@@ -346,7 +346,7 @@ static int choice_set(const char *text, const struct kernel_param *param)
 	return 0;
 }
 
-static int choice_get(char *buffer, const struct kernel_param *param)
+static int choice_param_get(char *buffer, const struct kernel_param *param)
 {
 	const struct pvsync_choice *choice = param->arg;
 	char text[PVSYNC_CHOICE_TEXT];
@@ -356,8 +356,8 @@ static int choice_get(char *buffer, const struct kernel_param *param)
 }
 
 static const struct kernel_param_ops choice_ops = {
-	.set = choice_set,
-	.get = choice_get,
+	.set = choice_param_set,
+	.get = choice_param_get,
 };
 
 module_param_cb(candidate, &choice_ops, &pvsync_candidate_choice, 0644);
@@ -391,7 +391,7 @@ int pvsync_parse_number(const struct pvsync_number *number, const char *text, u3
 }
 EXPORT_SYMBOL_GPL(pvsync_parse_number);
 
-static int number_set(const char *text, const struct kernel_param *param)
+static int number_param_set(const char *text, const struct kernel_param *param)
 {
 	struct pvsync_number *number = param->arg;
 	u32 value;
@@ -402,7 +402,7 @@ static int number_set(const char *text, const struct kernel_param *param)
 	return err;
 }
 
-static int number_get(char *buffer, const struct kernel_param *param)
+static int number_param_get(char *buffer, const struct kernel_param *param)
 {
 	const struct pvsync_number *number = param->arg;
 
@@ -410,8 +410,8 @@ static int number_get(char *buffer, const struct kernel_param *param)
 }
 
 static const struct kernel_param_ops number_ops = {
-	.set = number_set,
-	.get = number_get,
+	.set = number_param_set,
+	.get = number_param_get,
 };
 
 module_param_cb(extend_us, &number_ops, &pvsync_extend_us, 0644);

@@ -107,7 +107,7 @@ void pvsync_clear_waits(unsigned int cpu)
 	}
 }
 
-static int waits_show(struct seq_file *seq, void *unused)
+static int lock_waits_show(struct seq_file *seq, void *unused)
 {
 	unsigned int bin, cpu;
 
@@ -126,13 +126,13 @@ static int waits_show(struct seq_file *seq, void *unused)
 	}
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(waits);
+DEFINE_SHOW_ATTRIBUTE(lock_waits);
 
 static int __init pvsync_lock_stat_init(void)
 {
 	struct dentry *dir = pvsync_debugfs();
 
-	debugfs_create_file("lock_waits", 0400, dir, NULL, &waits_fops);
+	debugfs_create_file("lock_waits", 0400, dir, NULL, &lock_waits_fops);
 	pvsync_create_switch("lock_stat", dir, &pvsync_lock_stat_key);
 	debugfs_create_u32("stall_spins", 0600, dir, &pvsync_stall_spins);
 	return 0;

@@ -171,21 +171,22 @@ static ssize_t cpu_waits_write(struct file *file, const char __user *buffer, siz
 }
 DEFINE_SHOW_STORE_ATTRIBUTE(cpu_waits);
 
-static int epochs_show(struct seq_file *seq, void *unused)
+static int window_epochs_show(struct seq_file *seq, void *unused)
 {
 	return pvsync_epochs_show(seq, seq->private);
 }
 
 /* Whoever opens the file wants the VM to keep epochs. */
-static int epochs_open(struct inode *inode, struct file *file)
+static int window_epochs_open(struct inode *inode, struct file *file)
 {
-	return pvsync_epochs_keep(inode->i_private) ? single_open(file, epochs_show,
-								  inode->i_private) : -ENOMEM;
+	if (!pvsync_epochs_keep(inode->i_private))
+		return -ENOMEM;
+	return single_open(file, window_epochs_show, inode->i_private);
 }
 
-static const struct file_operations epochs_fops = {
+static const struct file_operations window_epochs_fops = {
 	.owner		= THIS_MODULE,
-	.open		= epochs_open,
+	.open		= window_epochs_open,
 	.read		= seq_read,
 	.llseek		= seq_lseek,
 	.release	= single_release,
@@ -211,7 +212,7 @@ static const struct {
 	{ "extend_cap",	0600, &extend_cap_fops },
 	{ "counters",	0400, &counters_fops },
 	{ "cpu_waits",	0600, &cpu_waits_fops },
-	{ "epochs",	0400, &epochs_fops },
+	{ "epochs",	0400, &window_epochs_fops },
 };
 
 /**
