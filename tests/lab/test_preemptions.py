@@ -12,7 +12,7 @@ COUNT: dict[str, int | None] = {
     "preempt_stuck": 10, "preempt_waiter": 6, "preempt_kernel": 7, "preempt_user": 8,
     "preempt_unknown": 9, "preempt_yielded": 100, "preempt_unmarked": 7, "yield_unmarked": 24,
     "extend_granted": 50, "extend_avoided": 45, "extend_expired": 3, "extend_returned": 40,
-    "extend_denied": 2, "extend_capped": 1, "extend_ns": 4_000_000}
+    "extend_denied": 2, "extend_capped": 1, "extend_vetoed": 6, "extend_ns": 4_000_000}
 
 
 def test_the_kernel_counts_what_is_shown() -> None:
