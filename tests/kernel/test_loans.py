@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whom the host lends nothing to, and that nobody borrows beyond the cap.
 
-A guest with twice as many vCPUs as there are CPUs claims a critical section all the time, so
-that it asks for a loan whenever one of them is to go.
+A guest with twice as many vCPUs as there are CPUs claims a critical section all the time. So it
+asks for a loan whenever one of them is to go.
 """
 
 import base64
