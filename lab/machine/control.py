@@ -131,7 +131,8 @@ class Control:
     def settle(self, seconds: float) -> None:
         """Wait until a host in virtual time stands still, as it does after it has come up."""
         if self._steer is not None and not (
-                self._steer.wait(seconds * self._wall) and self._holds.acquire(timeout=SAID_S)):
+                self._steer.wait(seconds * self._wall, self._is_gone)
+                and self._holds.acquire(timeout=SAID_S)):
             raise HostLost(self._reason())
 
     def _let_run(self, steer: Steer, future: Future[Answer], wall: float) -> None:
@@ -143,7 +144,7 @@ class Control:
                     due = self._due()
                 self._send(due)
                 steer.go_on()
-                if not steer.wait(left):
+                if not steer.wait(left, self._is_gone):
                     return
                 # Heard also when the answer is there: one left over would be taken for the
                 # next stop's, and the host would run on without the request.
@@ -196,6 +197,9 @@ class Control:
 
     def _reason(self) -> str:
         return self._why_lost() or "the host closed its control channel"
+
+    def _is_gone(self) -> bool:
+        return self._lost or self._closing
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._stream.makefile("rb") as lines:

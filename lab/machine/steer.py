@@ -23,7 +23,9 @@ import fcntl
 import socket
 import struct
 import termios
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +36,8 @@ POLL_S = 0.001
 SAVE_POLL_S = 0.05
 """Between two looks whether a machine has been saved, or loaded."""
 CONNECT_S = 30.0
+LOOK_S = 0.5
+"""Between two looks whether QEMU is there: its end is no event of the monitor's."""
 PIECE = 1 << 14
 """Bytes that a Unix socket hands over whole, and a multiple of what QEMU reads at once."""
 
@@ -47,6 +51,8 @@ class Steer:
 
     def __init__(self, monitor: Path) -> None:
         from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
+        self._waits = threading.Lock()
+        """Of the thread that waits for an event: the monitor is no other's meanwhile."""
         self._qmp = QEMUMonitorProtocol(str(monitor))
         try:
             self._qmp.connect()
@@ -72,17 +78,24 @@ class Steer:
         except Exception as error:
             raise SteerError(f"QEMU does not let the host go on: {error}") from error
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float, gone: Callable[[], bool] = lambda: False) -> bool:
         """Whether the host has stopped itself, or QEMU has ended, within so many seconds.
 
-        A stop by a debugger is none of its own: it goes on by the debugger, too.
+        A stop by a debugger is none of its own: it goes on by the debugger, too. `gone` knows of a
+        QEMU that ended without a word, as one that was killed; it is asked every LOOK_S.
         """
-        end, itself = time.monotonic() + seconds, False
+        with self._waits:
+            return self._wait(time.monotonic() + seconds, gone)
+
+    def _wait(self, end: float, gone: Callable[[], bool]) -> bool:
+        itself = False
         while (left := end - time.monotonic()) > 0:
             try:
-                event = self._qmp.pull_event(wait=left)
+                event = self._qmp.pull_event(wait=min(left, LOOK_S))
             except TimeoutError:
-                return False
+                if gone():
+                    return True
+                continue
             except Exception:
                 return True
             said = None if event is None else event.get("event")
@@ -116,9 +129,17 @@ class Steer:
         return cast(dict[str, Any], self._qmp.cmd("query-migrate"))
 
     def close(self) -> None:
-        """Leave the monitor; the host stays as it is."""
-        with contextlib.suppress(Exception):
-            self._qmp.close()
+        """Leave the monitor; the host stays as it is.
+
+        A thread that waits for the host keeps it, and its end is the process's or QEMU's.
+        """
+        if not self._waits.acquire(timeout=4 * LOOK_S):
+            return
+        try:
+            with contextlib.suppress(Exception):
+                self._qmp.close()
+        finally:
+            self._waits.release()
 
     @staticmethod
     def _until_taken(stream: socket.socket) -> None:

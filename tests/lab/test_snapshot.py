@@ -140,7 +140,8 @@ def test_a_host_that_cannot_be_loaded_is_lost(spec: HostSpec, tmp_path: Path,
     def refuse(self: Steer, file: Path) -> None:
         raise SteerError(f"QEMU's migrate-incoming with {file} failed: damaged")
     monkeypatch.setattr(Steer, "load", refuse)
-    monkeypatch.setattr(Steer, "__init__", lambda self, monitor: None)
+    monkeypatch.setattr(Steer, "__init__",
+                        lambda self, monitor: setattr(self, "_waits", threading.Lock()))
     monkeypatch.setattr(Machine, "_steer", lambda self, limit: Steer(tmp_path))
     monkeypatch.setattr(Machine, "_connect", lambda self, limit: socket.socketpair()[0])
     monkeypatch.setattr(Machine, "command", lambda self: ["true"])

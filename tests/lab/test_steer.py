@@ -2,6 +2,7 @@
 """The dialogue with a host that stands still, with real sockets and no machine."""
 
 import fcntl
+import gc
 import json
 import socket
 import struct
@@ -9,6 +10,7 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +37,8 @@ class FakeHost:
         self.buffer = b""
         """What QEMU has taken of the socket."""
         self.deaf = False
+        self.busy = False
+        """The machine runs on for ever once it was let go on."""
         self.debugged = False
         """Somebody stops the machine in a debugger, and lets it go on, each time."""
         self.late_s = 0.0
@@ -57,7 +61,7 @@ class FakeHost:
                 self.asked.append((asked, request.get("arguments")))
                 said_of = self.migration.pop(0) if asked == "query-migrate" else {}
                 self._say(lines, {"return": said_of, **named})
-                if request["execute"] == "cont":
+                if request["execute"] == "cont" and not self.busy:
                     said = [{"id": json.loads(one)["id"], "ok": True}
                             for one in self._take().splitlines()]
                     if self.debugged:
@@ -147,6 +151,20 @@ def test_a_stop_by_a_debugger_is_no_hold(tmp_path: Path) -> None:
         for _ in range(2):
             one.call("switch", run=[])
         assert host.seen == [["switch"]] * 2
+
+
+def test_a_host_is_given_up_while_it_runs(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """As by Ctrl-C: the lab's main thread ends the host that a lane's thread waits for."""
+    with control(tmp_path) as (host, one), ThreadPoolExecutor(1) as lane:
+        host.busy = True
+        waits = lane.submit(one.call, "switch", run=[], timeout=3600)
+        while "cont" not in [asked for asked, _ in host.asked]:
+            time.sleep(0.01)
+        one.close()
+        with pytest.raises(HostLost):
+            waits.result(20)
+    gc.collect()
+    assert not [one for one in recwarn if one.category is RuntimeWarning]
 
 
 def test_a_monitor_that_is_not_there(tmp_path: Path) -> None:
