@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from lab.core.words import many
 from lab.report import drawing
 from lab.report.paper_page import Reproduction, all_found, is_ratio
 from lab.report.reproduction import Found
@@ -46,9 +47,8 @@ def overview(name: str, kept: Reproduction) -> drawing.Plot | None:
 def label(one: Found) -> str:
     """Of a claim's row: its load, and which scheme over which."""
     claim = one.claim
-    vms = f"{claim.vms} VM{'s' * (claim.vms > 1)}"
     what = claim.measure if claim.measure != "performance" else claim.workload or claim.measure
-    return f"{what}, {vms}: {claim.scheme} over {claim.against}"
+    return f"{what}, {many(claim.vms, 'VM')}: {claim.scheme} over {claim.against}"
 
 
 def _row(axes: Axes, place: int, one: Found) -> None:
