@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,9 +179,19 @@ def hostd_command(run: Path, python: str = "python3") -> list[str]:
     return [python, "-u", str(HOSTD), "--socket", f"{run}/control", "--work", str(run)]
 
 
-def die_with_parent() -> None:
-    """Runs in a child before exec: it ends when the lab ends, however that ends."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_us() -> Callable[[], None]:
+    """What a child does before exec: it ends when the lab ends, however that ends.
+
+    If the lab ends before the child has told the kernel so, the child ends itself.
+    """
+    us = os.getpid()
+
+    def enter() -> None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != us:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return enter
 
 
 async def cpu_state(socket: Path) -> str:
@@ -238,7 +249,7 @@ class Machine:
         with (self.logs / "qemu.err").open("wb") as err:
             self.proc = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err, start_new_session=True,
-                preexec_fn=die_with_parent)  # noqa: PLW1509 (one system call, no lock taken)
+                preexec_fn=die_with_us())  # noqa: PLW1509 (system calls alone, no lock taken)
         stream = self._accept(listener, timeout) if listener else self._connect(timeout)
         steer = self._steer(timeout) if self.spec.model else None
         self._control = Control(stream, self.logs / "host-control.log", self.why_lost,

@@ -17,7 +17,7 @@ from lab.core.scratch import Scratch
 from lab.machine import acpi, tsc
 from lab.machine import backend as backends
 from lab.machine.guest import GuestSpec, clock_args, guest_command
-from lab.machine.machine import IDLE_STATES, HostSpec, die_with_parent, host_command
+from lab.machine.machine import IDLE_STATES, HostSpec, die_with_us, host_command
 from lab.plan import machine_model
 from lab.run import shell_vt
 from lab.run.fleet import HOST_QEMU, HOST_WORK
@@ -100,7 +100,7 @@ def run(where: str, scheme: Scheme, *, vcpus: int, pcpus: int, backend: str, mod
             return
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            subprocess.run(argv, check=False, preexec_fn=die_with_parent)
+            subprocess.run(argv, check=False, preexec_fn=die_with_us())
         finally:
             signal.signal(signal.SIGINT, before)
             os.system("stty sane 2>/dev/null")  # QEMU may leave it raw

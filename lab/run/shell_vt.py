@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lab.core.errors import LabError
-from lab.machine.machine import STEER, die_with_parent
+from lab.machine.machine import STEER, die_with_us
 from lab.machine.steer import Steer, SteerError, unsent
 
 CONSOLE = "console"
@@ -150,7 +150,7 @@ def connected(path: Path, process: "subprocess.Popen[bytes]") -> socket.socket:
 
 def run(argv: Sequence[str], folder: Path) -> None:
     """Play a machine whose arguments are `arguments`' with this terminal as its console."""
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_us())  # noqa: PLW1509
     keys = sys.stdin.fileno()
     try:
         with connected(folder / CONSOLE, process) as console, raw(keys):

@@ -28,7 +28,7 @@ from typing import Any
 import pvpanic
 import virtio_port
 from disturb import Disturber
-from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_parent, number_in, put, told_in_time
+from vm import CGROUPS, LINE_LIMIT, Failure, Guest, die_with_us, number_in, put, told_in_time
 
 VERSION = 1
 LOOK_S = 0.001
@@ -76,7 +76,7 @@ class Daemon:
         """Run a program here; standard output and error are joined."""
         proc = await asyncio.create_subprocess_exec(
             *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent)
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_us())
         try:
             out, _ = await asyncio.wait_for(proc.communicate(), timeout)
         except TimeoutError:

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,19 @@ async def told_in_time(name: str, answer: Awaitable[Any], seconds: float) -> Any
         raise Failure(f"QEMU of guest {name} did not tell its threads") from None
 
 
-def die_with_parent() -> None:
-    """Runs in a child before exec: it may not outlive this process."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_us() -> Callable[[], None]:
+    """What a child does before exec, so that it does not outlive this process.
+
+    If this process ends before the child has told the kernel so, the child ends itself.
+    """
+    us = os.getpid()
+
+    def enter() -> None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != us:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return enter
 
 
 class Guest:
@@ -100,10 +110,11 @@ class Guest:
         """Start QEMU and connect to it; what its agent says."""
         for stale in ("qmp", "agent"):
             (self.folder / stale).unlink(missing_ok=True)
+        dies = die_with_us()
         with (self.folder / "qemu.err").open("wb") as err:
             self.proc = await asyncio.create_subprocess_exec(
                 *argv, stdin=asyncio.subprocess.DEVNULL, stdout=err, stderr=err,
-                preexec_fn=self._enter, start_new_session=True)
+                preexec_fn=lambda: self._enter(dies), start_new_session=True)
         reader, self.agent = await self._connect("agent")
         self.qmp_reader, self.qmp_writer = await self._connect("qmp")
         await self.qmp_reader.readline()
@@ -179,8 +190,8 @@ class Guest:
             if writer is not None:
                 writer.close()
 
-    def _enter(self) -> None:
-        die_with_parent()
+    def _enter(self, dies: Callable[[], None]) -> None:
+        dies()
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
         if self.cgroup is not None:
             (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))

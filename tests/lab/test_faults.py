@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 import pytest
+import vm
 
 from lab.build import images
 from lab.core.errors import UsageError
@@ -62,6 +63,22 @@ def all_end(processes: list[psutil.Process]) -> bool:
 
 
 # A killed lab, and one that is interrupted
+
+
+@pytest.mark.parametrize("die_with_us", [machine.die_with_us, vm.die_with_us])
+def test_a_child_whose_parent_has_ended_ends_itself(
+        die_with_us: Callable[[], Callable[[], None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the lab is killed between a fork and what the child then tells the kernel."""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 0)  # no process has that number
+        dies = die_with_us()
+    orphan = subprocess.Popen(["sleep", "600"], preexec_fn=dies)  # noqa: PLW1509
+    try:
+        assert orphan.wait(10) == -signal.SIGKILL
+    finally:
+        orphan.kill()
+    child = subprocess.Popen(["sleep", "0"], preexec_fn=die_with_us())  # noqa: PLW1509
+    assert child.wait(10) == 0
 
 
 BOOTED: dict[str, Callable[[Place], bool]] = {
