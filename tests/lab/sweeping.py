@@ -15,6 +15,8 @@ from lab.sweep.model import Build, Run
 BUILD = Build("6.12.0 aaaa", "image-host-bb image-guest-cc", "10.0")
 LOG = "SWEEPING_LOG"
 """Names the file in which each unit that was played has a line."""
+UNIT_S = "SWEEPING_UNIT_S"
+"""Says how many seconds a unit takes; 30 ms unless told."""
 FILE = """
 about = "two limits"
 schemes = ["pvqspinlock", "ecs-count"]
@@ -97,11 +99,11 @@ class Client:
 
 
 def play(task: dict[str, Any]) -> dict[str, Any]:
-    """What a worker answers, a few ms later."""
+    """What a worker answers, when it has slept."""
     if LOG in os.environ:
         with open(os.environ[LOG], "a", encoding="utf-8") as log:
             log.write(f"{task['unit']}\n")
-    time.sleep(0.03)
+    time.sleep(float(os.environ.get(UNIT_S, "0.03")))
     experiment = task["experiment"]
     return {"core_s": 3.6, "wall_s": 4.0, "worker": f"pid {os.getpid()}", "runs": [
         {"scheme": scheme["label"], "workload": load["name"], "vms": vms, "valid": True,
