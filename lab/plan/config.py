@@ -183,9 +183,23 @@ def guest_packages(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _workload(file: Path) -> Workload:
-    workload = named(Workload, file)
+    table = _read(file)
+    if "like" in table:
+        table = _model(table["like"], file) | {key: table[key] for key in table if key != "like"}
+    workload = _decode(Workload, table, file, name=file.stem)
     check_workload(workload, _short(file))
     return workload
+
+
+def _model(name: object, file: Path) -> dict[str, object]:
+    """What the workload says that another one in `file` is like; it says all of it itself."""
+    others = {other.stem: other for other in sorted(file.parent.glob("*.toml"))
+              if other != file}
+    table = _read(pick(str(name), others, "other workload", _short(file)))
+    if "like" in table:
+        raise UsageError(f"{_short(file)}: like names '{name}', which is like another one itself:"
+                         f" name '{table['like']}'.")
+    return table
 
 
 def check_workload(workload: Workload, where: str) -> None:

@@ -262,6 +262,27 @@ def test_broken_workloads(tmp_path: Path, old: str, new: str, message: str) -> N
     assert "mine.toml" in said and message in said and "\n" not in said
 
 
+def test_a_workload_like_another_has_what_it_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(WORKLOAD)
+    (tmp_path / "next.toml").write_text('like = "mine"\ncommand = "false"\nsetup = "id"\n')
+    found = config.workloads(tmp_path)
+    wanted = replace(found["mine"], name="next", command="false", setup="id")
+    assert found["next"] == wanted != found["mine"]
+
+
+@pytest.mark.parametrize(("like", "message"), [
+    ("nobody", "next.toml: there is no other workload 'nobody' (known: mine, third)"),
+    ("next", "next.toml: there is no other workload 'next'"),
+    ("third", "like names 'third', which is like another one itself: name 'mine'")])
+def test_what_a_workload_cannot_be_like(tmp_path: Path, like: str, message: str) -> None:
+    (tmp_path / "mine.toml").write_text(WORKLOAD)
+    (tmp_path / "third.toml").write_text('like = "mine"\n')
+    (tmp_path / "next.toml").write_text(f'like = "{like}"\n')
+    with pytest.raises(UsageError) as caught:
+        config.workloads(tmp_path)
+    assert message in str(caught.value)
+
+
 def test_elapsed_time_is_lower_better(tmp_path: Path) -> None:
     text = WORKLOAD.replace("Time: (?P<value>[0-9.]+)", "").replace('"lower"', '"higher"')
     (tmp_path / "mine.toml").write_text(text)
