@@ -15,6 +15,11 @@ static unsigned long tsc_khz = 1000000;
 
 #include <../arch/x86/kvm/pvsync/window.c>
 
+/* Whether KVM has a lock for whose thread a vCPU is; else RCU keeps its pid. */
+#ifndef PID_HAS_LOCK
+#define PID_HAS_LOCK	0
+#endif
+
 #define VCPUS	4
 #define EPOCH	20
 #define SPUN	(1U << 20)	/* Cycles, of which a test's epoch has enough for a figure. */
@@ -30,6 +35,7 @@ unsigned int pvsync_pause_measured = 40;
 
 static struct kvm vm;
 static struct kvm_vcpu vcpus[VCPUS];
+static struct pid { int unused; } pids[VCPUS];
 static unsigned int tried, allocated, freed, times_read;
 static bool no_memory;
 static struct pvsync_epochs *installed_meanwhile;
@@ -53,9 +59,11 @@ void kvfree(const void *memory)
 	free((void *)memory);
 }
 
-/* Takes the lock of a run queue in the kernel. */
+/* Takes the lock of a run queue in the kernel. Neither pid nor task may go meanwhile. */
 u64 pvsync_thread_ns(struct pid *pid)
 {
+	CHECK_EQ(kernel_rcu, 1);
+	CHECK_EQ(vcpus[pid - pids].pid_lock.readers, PID_HAS_LOCK);
 	times_read++;
 	return cpu_ns / VCPUS;
 }
@@ -81,6 +89,7 @@ static void set_up(int policy)
 	for (int i = 0; i < VCPUS; i++) {
 		vm.vcpus[i] = &vcpus[i];
 		vcpus[i].kvm = &vm;
+		vcpus[i].pid = &pids[i];
 	}
 	pvsync_window_choice.now = policy;
 	tried = allocated = freed = times_read = 0;

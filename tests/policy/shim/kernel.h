@@ -46,6 +46,9 @@ int yield_to(struct task_struct *task, bool preempt);
 /* Times that something is held or off. */
 static int kernel_holds;
 
+/* Of these, sections of RCU. */
+static int kernel_rcu __attribute__((__unused__));
+
 static inline bool kernel_is_left(void)
 {
 	return !kernel_holds;
@@ -53,8 +56,8 @@ static inline bool kernel_is_left(void)
 
 #define preempt_disable()	(kernel_holds++)
 #define preempt_enable()	(kernel_holds--)
-#define rcu_read_lock()		(kernel_holds++)
-#define rcu_read_unlock()	(kernel_holds--)
+#define rcu_read_lock()		(kernel_rcu++, kernel_holds++)
+#define rcu_read_unlock()	(kernel_rcu--, kernel_holds--)
 #define rcu_dereference(p)	(p)
 #define srcu_read_lock(srcu)	(kernel_holds++, 0)
 #define srcu_read_unlock(srcu, idx)	((void)(idx), kernel_holds--)
@@ -96,6 +99,13 @@ typedef struct {
 			*(where) = (new);				\
 		__was;							\
 	})
+
+typedef struct {
+	int readers;
+} rwlock_t;
+
+#define read_lock(lock)		((lock)->readers++, kernel_holds++)
+#define read_unlock(lock)	((lock)->readers--, kernel_holds--)
 
 struct mutex {
 	bool held;

@@ -120,6 +120,7 @@ struct kvm_run {
 struct kvm_vcpu {
 	struct kvm	*kvm;
 	struct pid	*pid;
+	rwlock_t	pid_lock;
 	struct kvm_run	*run;
 	int		vcpu_id, vcpu_idx;
 	int		mode;

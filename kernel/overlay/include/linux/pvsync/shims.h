@@ -60,6 +60,11 @@
 #define pvsync_regs_avail(vcpu)		((vcpu)->arch.regs_avail)
 #define pvsync_reads_kernel_mode(vcpu)	kvm_arch_vcpu_in_kernel(vcpu)
 
+/* KVM: the pid of the thread that ran a vCPU last, which stays between lock and unlock. */
+#define pvsync_pid_lock(vcpu)		rcu_read_lock()
+#define pvsync_pid_unlock(vcpu)		rcu_read_unlock()
+#define pvsync_pid_of(vcpu)		rcu_dereference((vcpu)->pid)
+
 /* KVM: flushes of one address, and whether SVM flushes one address only. */
 #define pvsync_flush_gva(vcpu, address)	kvm_x86_call(flush_tlb_gva)(vcpu, address)
 #define pvsync_svm_flushes_by_address()	true
@@ -158,6 +163,19 @@ do {							\
 /* kvm_arch_vcpu_in_kernel() is for interrupts that it handles. */
 #define pvsync_reads_kernel_mode(vcpu)	\
 	((vcpu)->arch.guest_state_protected || !kvm_x86_call(get_cpl_no_cache)(vcpu))
+
+/* KVM frees an old pid without a grace period. A pid's task is protected by RCU all the same. */
+#define pvsync_pid_lock(vcpu)		\
+do {					\
+	read_lock(&(vcpu)->pid_lock);	\
+	rcu_read_lock();		\
+} while (0)
+#define pvsync_pid_unlock(vcpu)		\
+do {					\
+	rcu_read_unlock();		\
+	read_unlock(&(vcpu)->pid_lock);	\
+} while (0)
+#define pvsync_pid_of(vcpu)		((vcpu)->pid)
 
 /* INVLPGA has errata: with nested paging KVM flushes all in its place. */
 #define pvsync_flush_gva(vcpu, address)	kvm_x86_call(flush_tlb_gva)(vcpu, address, NULL)

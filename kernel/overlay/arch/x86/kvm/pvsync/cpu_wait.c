@@ -19,6 +19,7 @@
 #include <linux/seq_file.h>
 
 #include <linux/pvsync/kvm/cpu_wait.h>
+#include <linux/pvsync/shims.h>
 #include <linux/pvsync/vcpus.h>
 
 #include "spin.h"
@@ -103,9 +104,9 @@ static u64 cpu_wait_lasts(struct kvm_vcpu *vcpu)
 	if (!READ_ONCE(vcpu->scheduled_out) || !static_key_enabled(&pvsync_wake_key) ||
 	    !cpu_wait_has_begun(wait))
 		return 0;
-	rcu_read_lock();
-	delay = pvsync_thread_delay_ns(rcu_dereference(vcpu->pid));
-	rcu_read_unlock();
+	pvsync_pid_lock(vcpu);
+	delay = pvsync_thread_delay_ns(pvsync_pid_of(vcpu));
+	pvsync_pid_unlock(vcpu);
 	return delay > before ? delay - before : 0;
 }
 

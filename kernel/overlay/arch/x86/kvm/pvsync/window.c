@@ -265,9 +265,9 @@ static void window_sum_spun(struct kvm *kvm, struct pvsync_spun *sum,
 		sum->handling_ns += READ_ONCE(his->handling_ns);
 		sum->pauses += READ_ONCE(his->pauses);
 		sum->timed += READ_ONCE(his->timed);
-		rcu_read_lock();
-		*cpu_ns += pvsync_thread_ns(rcu_dereference(vcpu->pid));
-		rcu_read_unlock();
+		pvsync_pid_lock(vcpu);
+		*cpu_ns += pvsync_thread_ns(pvsync_pid_of(vcpu));
+		pvsync_pid_unlock(vcpu);
 	}
 }
 
