@@ -35,6 +35,7 @@ SOURCES = {
     "window": (KVM / "window.c",),
     "regs": (KVM / "regs.c",),
     "spin": (KVM / "spin.c",),
+    "offer": (KVM / "offer.c",),
     "window73": (KVM / "window.c", HEADERS / "shims.h"),
 }
 """What runners test that is no header of their name."""

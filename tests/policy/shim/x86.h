@@ -6,6 +6,8 @@
 
 #include <linux/kvm_host.h>
 
+#define KVM_MSR_RET_UNSUPPORTED		2
+
 #define KVM_VMX_DEFAULT_PLE_WINDOW	4096U
 #define KVM_DEFAULT_PLE_WINDOW_GROW	2
 #define KVM_DEFAULT_PLE_WINDOW_SHRINK	0

@@ -5,7 +5,7 @@
  * pvsync_vcpus_key switches all of it on, and stays on, once
  *
  *	a policy	is chosen that is not stock KVM's, for all VMs or for one
- *	a guest		has made a hypercall of pvsync's
+ *	a guest		has made a hypercall of pvsync's, or shares a record by the MSR
  *
  * The key is also on while a reader wants the host's counters and the VMs' cpu_waits: debugfs
  * pvsync/vcpu_stat is 1 then, else 0. How long vCPUs wait for a CPU is for readers alone:

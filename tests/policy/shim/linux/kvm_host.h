@@ -71,6 +71,8 @@ struct mm_struct;
 struct kvm {
 	int			srcu;
 	struct mm_struct	*mm;
+	struct mutex		lock;
+	unsigned int		created_vcpus;
 	u32			dirty_ring_size;
 	atomic_t		online_vcpus;
 	struct kvm_memory_slot	*slot;
@@ -103,6 +105,17 @@ struct test_machine {
 	unsigned int	asked_about;	/* Times that its last exit was. */
 	unsigned int	by_address, whole, whole_nested;
 	u64		last_address;
+};
+
+struct kvm_enable_cap {
+	u32	cap;
+	u64	args[4];
+};
+
+struct msr_data {
+	bool	host_initiated;
+	u32	index;
+	u64	data;
 };
 
 /* What a monitor sets with KVM_RUN. */

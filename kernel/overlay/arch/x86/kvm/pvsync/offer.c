@@ -126,8 +126,8 @@ void pvsync_cpuid(struct kvm_vcpu *vcpu, u32 function, u32 *eax, u32 *ebx, u32 *
 	if (function == PVSYNC_CPUID_BASE) {
 		*eax = PVSYNC_CPUID_FEATURES;
 		memcpy(ebx, PVSYNC_CPUID_SIGNATURE, sizeof(*ebx));
-		memcpy(ecx, PVSYNC_CPUID_SIGNATURE + 4, sizeof(*ecx));
-		memcpy(edx, PVSYNC_CPUID_SIGNATURE + 8, sizeof(*edx));
+		memcpy(ecx, &PVSYNC_CPUID_SIGNATURE[4], sizeof(*ecx));
+		memcpy(edx, &PVSYNC_CPUID_SIGNATURE[8], sizeof(*edx));
 	} else {
 		*eax = features;
 		*ebx = 0;
@@ -177,6 +177,8 @@ int pvsync_set_msr(struct kvm_vcpu *vcpu, const struct msr_data *msr)
 			pvsync_ecs_forget(vcpu);
 		return KVM_MSR_RET_UNSUPPORTED;
 	}
-	pvsync_vcpus_ask();
+	/* A monitor writes 0 to each vCPU that it resets, which asks for nothing. */
+	if (msr->data)
+		pvsync_vcpus_ask();
 	return pvsync_ecs_set_msr(vcpu, msr->data, msr->host_initiated);
 }
