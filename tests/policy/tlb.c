@@ -590,12 +590,15 @@ static void when_it_is_offered(void)
 	for (int shootdown = 0; shootdown < 2; shootdown++)
 	for (int tdp = 0; tdp < 2; tdp++)
 	for (int user = 0; user < 2; user++)
-	for (int half = 0; half < 2; half++) {
+	for (int half = 0; half < 2; half++)
+	for (int protected = 0; protected < 2; protected++) {
 		pvsync_shootdown = shootdown;
 		tdp_enabled = tdp;
 		me->machine.apic_in_user_mode = user;
 		me->machine.code_of_32_bits = half;
-		CHECK_EQ(pvsync_tlb_offered(me), shootdown && tdp && !user && !half);
+		me->arch.guest_state_protected = protected;
+		CHECK_EQ(pvsync_tlb_offered(me),
+			 shootdown && tdp && !user && !half && !protected);
 	}
 }
 

@@ -107,14 +107,15 @@ struct shootdown {
  *
  * The host does not offer it with shadow paging, where a flush has to bring KVM's page
  * tables up to date as well. It needs the interrupt controllers that name the vCPUs.
- * Code of 32 bits would get half of the answer, and is not offered it either.
+ * Code of 32 bits would get half of the answer, and is not offered it either. Nor is a guest
+ * whose state the host does not see: KVM flushes no translation of one that TDX protects.
  *
  * Context: thread of @vcpu.
  */
 bool pvsync_tlb_offered(struct kvm_vcpu *vcpu)
 {
 	return READ_ONCE(pvsync_shootdown) && tdp_enabled && lapic_in_kernel(vcpu) &&
-	       is_64_bit_hypercall(vcpu);
+	       is_64_bit_hypercall(vcpu) && !vcpu->arch.guest_state_protected;
 }
 
 /* Context: pvsync_tlb_lock() is held. */
