@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.build import base, make, series
+from lab.build import base, make, rfc, series
 from lab.core import content, paths, tools
 from lab.core.decode import read_json
-from lab.core.errors import LabError
+from lab.core.errors import LabError, UsageError
 from lab.core.progress import Progress, Silent
 from lab.core.scratch import Scratch
 from lab.plan import kconfig
@@ -106,6 +106,8 @@ class _Job:
 
     @property
     def tree(self) -> Path:
+        if self.variant.rfc:
+            return self.work / f"src-{self.variant.name}"
         return self.work / ("src" if self.variant.patched else "src-stock")
 
     @property
@@ -170,9 +172,20 @@ def _planned(
     source = base.source(tree, progress)
     wanted = settings(files, source.version)
     tools.require(*makers_of_types(wanted))
-    overlay = series.OVERLAY if chosen.patched else NOTHING
-    patches = series.of_version(source.version) if chosen.patched else NOTHING
+    overlay, patches = _added(chosen, source.version)
     return _job(chosen, extra, source, wanted, overlay, patches)
+
+
+def _added(chosen: kconfig.Variant, version: str) -> tuple[Path, Path]:
+    """Overlay and patches of a variant on this release; UsageError where it has none."""
+    if chosen.patched:
+        return series.OVERLAY, series.of_version(version)
+    if not chosen.rfc:
+        return NOTHING, NOTHING
+    if base.of_version(version) != base.USUAL:
+        raise UsageError(f"kernel variant {chosen.name} is of Linux {base.USUAL} alone: give it no"
+                         " other base")
+    return NOTHING, rfc.folder(chosen.rfc)
 
 
 def settings(files: Sequence[Path], version: str) -> dict[str, kconfig.Setting]:
@@ -220,7 +233,7 @@ def _job(
     """Name the build by its content."""
     compiler = compiler_version(*makers_of_types(settings))
     config = kconfig.allconfig(settings)
-    sources = _sources_hash(overlay, patches)
+    sources = sources_hash(overlay, patches)
     digest = (
         content.Hasher()
         .text("recipe", RECIPE, LOCALVERSION, *make.FIXED)
@@ -236,8 +249,12 @@ def _job(
     return _Job(variant, name, source, settings, compiler, overlay, patches, sources, digest)
 
 
-def _sources_hash(overlay: Path, patches: Path) -> str:
-    return content.Hasher().tree("overlay", overlay).tree("series", patches).short()
+def sources_hash(overlay: Path, patches: Path) -> str:
+    """Of the overlay and a folder of patches; a cover letter does not count."""
+    hasher = content.Hasher().tree("overlay", overlay)
+    for path in series.patches(patches):
+        hasher.file(f"series/{path.name}", path)
+    return hasher.short()
 
 
 @contextmanager
@@ -248,8 +265,9 @@ def _prepared(
     job.work.mkdir(exist_ok=True)
     os.utime(job.work)
     content.prune("work", keep=2)
-    result = sync_tree(job.source.tree, job.tree, job.overlay, job.series, progress)
-    if _sources_hash(job.overlay, job.series) != job.sources:
+    result = sync_tree(job.source.tree, job.tree, job.overlay, job.series, progress,
+                       adds=bool(job.variant.rfc))
+    if sources_hash(job.overlay, job.series) != job.sources:
         raise _ChangedError
     for offset in result.offsets:
         progress.say(f"offset: {offset}")
@@ -343,7 +361,8 @@ def _collect(job: _Job, result: series.ApplyResult, out: Path) -> None:
 
 
 def sync_tree(
-    pristine: Path, tree: Path, overlay: Path, patches: Path, progress: Progress | None = None
+    pristine: Path, tree: Path, overlay: Path, patches: Path, progress: Progress | None = None,
+    *, adds: bool = False,
 ) -> series.ApplyResult:
     """Bring a work tree to base + overlay + series, touching only files whose content changes.
 
@@ -360,7 +379,7 @@ def sync_tree(
     state = tree.with_name(f"{tree.name}.changed")
     before = set(state.read_text().split("\n")) - {""} if state.exists() else set()
     with Scratch() as scratch:
-        result = series.render(pristine, overlay, patches, scratch)
+        result = series.render(pristine, overlay, patches, scratch, adds)
         now = {*result.overlay, *result.changed}
         state.write_text("\n".join(sorted(before | now)))
         for name in sorted(before | now):

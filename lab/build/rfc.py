@@ -16,11 +16,10 @@ from pathlib import Path
 
 from lab.build import series
 from lab.core import paths, tools
-from lab.core.errors import LabError
+from lab.core.errors import LabError, UsageError
 from lab.core.scratch import Scratch
 
 FOLDER = paths.KERNEL / "rfc"
-COVER = "0000-"
 SUBJECT = re.compile(r"\[(?:RFC )?PATCH (\d+/\d+)\] (.+)")
 CHECKPATCH = Path("scripts/checkpatch.pl")
 IGNORED = ("FILE_PATH_CHANGES", "UNKNOWN_COMMIT_ID")
@@ -39,6 +38,15 @@ class Result:
 def folders() -> list[Path]:
     """The folders of patch mails, in order."""
     return sorted(path for path in FOLDER.iterdir() if path.is_dir()) if FOLDER.is_dir() else []
+
+
+def folder(name: str) -> Path:
+    """The folder of this name; UsageError lists those that there are."""
+    known = {path.name: path for path in folders()}
+    if name not in known:
+        raise UsageError(f"there is no folder {name!r} in kernel/rfc: choose from"
+                         f" {', '.join(known) or 'none'}")
+    return known[name]
 
 
 def check(base: Path, folder: Path) -> Result:
@@ -85,9 +93,8 @@ def form(folder: Path) -> list[str]:
 
 def _mails(folder: Path) -> tuple[list[Path], list[Path]]:
     """Cover letters and patches of a folder, in order."""
-    files = series.patch_files(folder)
-    cover = [path for path in files if path.name.startswith(COVER)]
-    return cover, [path for path in files if path not in cover]
+    patches = series.patches(folder)
+    return [path for path in series.patch_files(folder) if path not in patches], patches
 
 
 def _subject(mail: Path) -> tuple[str, str]:

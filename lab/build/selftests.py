@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.build import base
+from lab.build import base, kernel, rfc
 from lab.build.kernel import compiler_version
 from lab.build.logged import Log
 from lab.core import content, paths, tools
@@ -32,11 +32,12 @@ NOT_PROGRAMS = {".o", ".d", ".c", ".h", ".S", ".sh", ".log"}
 
 
 def image(programs: tuple[str, ...] = (), tree: Path | None = None,
-          progress: Progress | None = None) -> Path:
+          progress: Progress | None = None, proposal: str = "") -> Path:
     """The disk, an EROFS with each program at its path in the suite, made when it is missing.
 
-    It has these programs, or all (some 85, about 3 minutes), and the file `list`. Raises
-    LabError when one does not compile, UsageError for a missing package.
+    It has these programs, or all (some 85, about 3 minutes), and the file `list`. `proposal` is a
+    folder of kernel/rfc that changes the base and its suite first. Raises LabError when a program
+    does not compile, UsageError for a missing package.
     """
     progress = progress or Silent()
     tools.require("make", "gcc", "mkfs.erofs", "/usr/include/libelf.h")
@@ -49,17 +50,24 @@ def image(programs: tuple[str, ...] = (), tree: Path | None = None,
     )
     for header in HEADERS:
         hasher.file(header.name, OVERLAY / header)
+    patches = rfc.folder(proposal) if proposal else kernel.NOTHING
+    if proposal:
+        hasher.text("proposal", kernel.sources_hash(kernel.NOTHING, patches))
 
     def make(out: Path) -> None:
         work = out / "work"
         (work / "programs").mkdir(parents=True)
+        sources = source.tree
+        if proposal:
+            sources = work / "sources"
+            kernel.sync_tree(source.tree, sources, kernel.NOTHING, patches, adds=True)
         log = Log(paths.cache_dir() / LOG, "the KVM selftests")
         with progress.stage("KVM selftests") as stage:
-            _make(source.tree, {"O": str(work / "headers"), "ARCH": "x86"}, ("headers",), log,
+            _make(sources, {"O": str(work / "headers"), "ARCH": "x86"}, ("headers",), log,
                   stage)
             wanted = tuple(f"{work}/programs/{name}" for name in programs) or ("all",)
-            _make(source.tree / SUITE, _variables(work), wanted, log, stage)
-        _collect(work / "programs", out, len(programs) or FEWEST)
+            _make(sources / SUITE, _variables(work), wanted, log, stage)
+        _collect(work / "programs", out, programs)
         shutil.rmtree(work)
 
     return content.entry("selftests", hasher.short(), make, progress) / IMAGE
@@ -93,10 +101,11 @@ def names(programs: Path) -> list[str]:
             if Path(name).suffix not in NOT_PROGRAMS and os.access(programs / name, os.X_OK)]
 
 
-def _collect(programs: Path, out: Path, fewest: int) -> None:
+def _collect(programs: Path, out: Path, wanted: tuple[str, ...]) -> None:
+    """Make the disk; of all programs there have to be ours and some of the base."""
     root = out / "root"
     found = names(programs)
-    if len(found) < fewest or not set(OWN) <= set(found):
+    if not set(wanted or OWN) <= set(found) or len(found) < (len(wanted) or FEWEST):
         raise LabError(f"the KVM selftests lack programs ({len(found)} were made), see"
                        f" {paths.cache_dir() / LOG}")
     for name in found:

@@ -22,6 +22,8 @@ from lab.core.scratch import Scratch
 OVERLAY = paths.KERNEL / "overlay"
 SERIES = paths.KERNEL / "series"
 PATCH_NAME = re.compile(r"\d{4}-[A-Za-z0-9._-]+\.patch")
+COVER = "0000-"
+"""How the cover letter of a folder of kernel/rfc begins."""
 PATCHING = re.compile(r"(?:patching|checking) file '?(.+?)'?(?: \(.*\))?(?: using .*)?$")
 """Of what `patch` says."""
 NO_FILE = "/dev/null"
@@ -129,8 +131,16 @@ def patch_files(series: Path = SERIES) -> list[Path]:
     return found
 
 
-def parse_patch(path: Path) -> Patch:
-    """Read one git-am patch; LabError when it changes anything but text of existing files."""
+def patches(folder: Path) -> list[Path]:
+    """`patch_files` without the cover letter that a folder of kernel/rfc has."""
+    return [path for path in patch_files(folder) if not path.name.startswith(COVER)]
+
+
+def parse_patch(path: Path, adds: bool = False) -> Patch:
+    """Read one git-am patch; LabError when it changes anything but text of existing files.
+
+    With `adds` it may add files, too.
+    """
     subject = ""
     changes: list[FileChange] = []
     lines = iter(path.read_text(errors="surrogateescape").splitlines())
@@ -143,7 +153,7 @@ def parse_patch(path: Path) -> Patch:
             plus = next(lines, "")
             if not plus.startswith("+++ "):
                 continue  # prose of the commit message
-            changes.append(_start_file(path, line, plus))
+            changes.append(_start_file(path, line, plus, adds))
         elif line.startswith("@@ ") and changes:
             changes[-1] = _count_hunk(path, changes[-1], line, lines)
     if not changes:
@@ -151,9 +161,11 @@ def parse_patch(path: Path) -> Patch:
     return Patch(path, subject, tuple(changes))
 
 
-def _start_file(path: Path, minus: str, plus: str) -> FileChange:
+def _start_file(path: Path, minus: str, plus: str, adds: bool) -> FileChange:
     """The file that a `---`/`+++` pair names."""
     old, new = (line[4:].partition("\t")[0] for line in (minus, plus))
+    if adds and old == NO_FILE:
+        old = f"a/{new[2:]}"
     if old == NO_FILE:
         raise LabError(f"{path.name} creates {new[2:]}: a new file belongs into kernel/overlay")
     if new == NO_FILE:
@@ -197,11 +209,14 @@ def count(series: Path = SERIES) -> Count:
     )
 
 
-def render(base: Path, overlay: Path, series: Path, into: Path) -> ApplyResult:
+def render(
+    base: Path, overlay: Path, series: Path, into: Path, adds: bool = False
+) -> ApplyResult:
     """Write only the new and the changed files, as they are after the series, below `into`.
 
-    `base` is not changed. Raises LabError naming the patch and the file when
-    a hunk does not apply, and when an overlay file would replace one of the base.
+    `base` is not changed. With `adds` the series is a folder of kernel/rfc, whose patches may add
+    files. Raises LabError naming the patch and the file when a hunk does not apply, and when an
+    overlay file would replace one of the base.
     """
     new = content.files_below(overlay)
     for name in new:
@@ -210,20 +225,21 @@ def render(base: Path, overlay: Path, series: Path, into: Path) -> ApplyResult:
                 f"the overlay's {name} is already in {base}: an existing file is changed by a"
                 " patch in kernel/series (or has the tree been patched before?)"
             )
-    patches = [parse_patch(path) for path in patch_files(series)]
-    changed = sorted({change.path for patch in patches for change in patch.files})
-    for patch in patches:
+    parsed = [parse_patch(path, adds) for path in patches(series)]
+    changed = sorted({change.path for patch in parsed for change in patch.files})
+    there = [name for name in changed if (base / name).is_file()]
+    for patch in parsed if not adds else ():
         for change in patch.files:
-            if not (base / change.path).is_file():
+            if change.path not in there:
                 raise LabError(f"{patch.name}: {change.path} is not in {base}")
-    for root, names in ((overlay, new), (base, changed)):
+    for root, names in ((overlay, new), (base, there)):
         for name in names:
             (into / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, into / name)
             shutil.copymode(root / name, into / name)
-    offsets = [offset for patch in patches for offset in _apply_patch(patch, into)]
+    offsets = [offset for patch in parsed for offset in _apply_patch(patch, into)]
     return ApplyResult(
-        tuple(new), tuple(changed), tuple(patch.name for patch in patches), tuple(offsets)
+        tuple(new), tuple(changed), tuple(patch.name for patch in parsed), tuple(offsets)
     )
 
 

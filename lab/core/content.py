@@ -246,12 +246,12 @@ def remove(path: Path) -> None:
 def link_tree(source: Path, target: Path) -> None:
     """Copy a folder with owners and times, its files as hard links where that works.
 
-    `target` must not exist. Files of either tree must then be replaced, never
-    written to.
+    `target` must not exist. It is a folder of its own, even where `source` is a link to one. Files
+    of either tree must then be replaced, never written to.
     """
     for flags in ("-al", "-a"):
         done = subprocess.run(
-            ["cp", flags, "--", str(source), str(target)],
+            ["cp", flags, "--", str(source.resolve()), str(target)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

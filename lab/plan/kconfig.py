@@ -32,6 +32,8 @@ class Variant:
     """Names of kernel/configs/<name>.config, in order."""
     patched: bool = True
     """False: the plain base, without overlay and series."""
+    rfc: str = ""
+    """A folder of kernel/rfc whose patches the plain base has; on the usual base alone."""
     slowdown: float = 1.0
     """Its limits of time, in boots and runs, are so many times those of others."""
     memory: int = 0
@@ -51,13 +53,18 @@ def variants(listing: Path = CONFIGS / "variants.toml") -> dict[str, Variant]:
     """All variants by name; UsageError names what is wrong in the file."""
     try:
         data = read_toml(listing.read_text(encoding="utf-8"))
-        return {
+        found = {
             name: decode(Variant, {**table, "name": name} if isinstance(table, Mapping) else table,
                          where=name)
             for name, table in data.items()
         }
     except (DecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{listing} cannot be read: {error}") from None
+    for one in found.values():
+        if one.rfc and one.patched:
+            raise UsageError(f"{listing}: {one.name}: its `rfc` is for the plain base: say"
+                             " `patched = false`")
+    return found
 
 
 def variant(name: str) -> Variant:

@@ -25,9 +25,10 @@ import pytest
 
 from lab.build import images
 from lab.core import paths
-from lab.core.model import Backend
+from lab.core.model import Backend, Experiment
 from lab.core.progress import Silent
 from lab.machine import backend
+from lab.machine.machine import HostSpec
 from lab.plan import config
 from lab.run import runner
 from lab.run.session import Session
@@ -170,16 +171,22 @@ def host(tmp_path_factory: pytest.TempPathFactory, played_by: Backend) -> Host:
         files = images.prepare(variant, None, (), Silent())
         spec = runner.host_spec(plan, played_by, files)
         spec = replace(spec, args=(*spec.args, *arguments), extra=(*spec.extra, *qemu))
-        out = tmp_path_factory.mktemp("host")
-        session = Session(plan, spec, 0, out, lambda record: None, print)
-        try:
-            session.open()
-            session.boot_all()
+        with opened(plan, spec, tmp_path_factory.mktemp("host")) as session:
             yield session
-        finally:
-            session.abort()
 
     return boot
+
+
+@contextmanager
+def opened(plan: Experiment, spec: HostSpec, out: Path) -> Iterator[Session]:
+    """A host with all guests of an experiment, without a record of what it does."""
+    session = Session(plan, spec, 0, out, lambda record: None, print)
+    try:
+        session.open()
+        session.boot_all()
+        yield session
+    finally:
+        session.abort()
 
 
 PARAMETERS = "grep -r . /sys/module/pvsync/parameters /sys/kernel/debug/kvm/*-*/pvsync"

@@ -45,9 +45,10 @@ EXPLAINED = {
 
 @contextmanager
 def suite(variant: str, logs: Path, wanted: tuple[str, ...] = (),
-          memory: int = host.MEMORY, backend: str = "auto") -> Iterator[tuple[Machine, list[str]]]:
+          memory: int = host.MEMORY, backend: str = "auto",
+          proposal: str = "") -> Iterator[tuple[Machine, list[str]]]:
     """A host with these programs of the suite mounted, or all, and what they are."""
-    disk = selftests.image(wanted)
+    disk = selftests.image(wanted, proposal=proposal)
     job = host.Job(("true",), disk=disk, variant=variant, memory=memory, backend=backend)
     spec = host.spec(job, host.ready(job, None, Silent()), [disk])
     with host.up(spec, kconfig.variant(variant).slowdown, logs) as machine:

@@ -207,6 +207,9 @@ def test_link_tree_shares_files_and_keeps_links(tmp_path: Path) -> None:
     content.link_tree(source, tmp_path / "copy")
     assert (tmp_path / "copy/a/file").stat().st_ino == (source / "a/file").stat().st_ino
     assert os.readlink(tmp_path / "copy/link") == "a"
+    (tmp_path / "also").symlink_to(source)
+    content.link_tree(tmp_path / "also", tmp_path / "another")
+    assert not (tmp_path / "another").is_symlink() and (tmp_path / "another/a/file").exists()
     with pytest.raises(LabError, match="could not be copied"):
         content.link_tree(tmp_path / "missing", tmp_path / "other")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.build import base, kernel, logged, series
+from lab.build import base, kernel, logged, rfc, series
 from lab.core import tools
 from lab.core.errors import LabError, UsageError
 from lab.plan import kconfig
@@ -91,10 +91,10 @@ def test_sources_edited_while_waiting_for_the_build_are_named_right(
     wanted = kernel.sync_tree
     edited: list[int] = []
 
-    def edit_first(*args: Any) -> series.ApplyResult:
+    def edit_first(*args: Any, **more: Any) -> series.ApplyResult:
         if not edited:
             edited.append((sources / "overlay/kernel/new.c").write_text("int edited;\n"))
-        return wanted(*args)
+        return wanted(*args, **more)
 
     monkeypatch.setattr(kernel, "sync_tree", edit_first)
     image = kernel.build(tree=tree)
@@ -132,6 +132,45 @@ def test_variants_differ_and_keep_their_folders(tree: Path, sources: Path) -> No
     assert lab.config_hash != off.config_hash
     (sources / "overlay/kernel/new.c").write_text("int New;\n")
     assert compiled(kernel.build(tree=tree)) == ["kernel/new.o"]
+
+
+@pytest.fixture
+def proposal(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kernel/rfc, and `rfc-02` is the variant that has it."""
+    monkeypatch.setattr(rfc, "FOLDER", tmp_path / "rfc")
+    folder = tmp_path / "rfc" / kconfig.variant("rfc-02").rfc
+    folder.parent.mkdir()
+    patch = fake.make_patch(tree, "kernel/lock.c", "line 30\n", "line 30\nproposed();\n")
+    fake.add_patch(folder, 1, patch)
+    (folder / "0000-cover-letter.patch").write_text("Subject: [RFC PATCH 0/1] A cover letter\n")
+    return folder
+
+
+def test_a_variant_has_a_proposal_and_nothing_else(tree: Path, proposal: Path) -> None:
+    """Another cover letter makes no other kernel; another patch does."""
+    image = kernel.build("rfc-02", tree=tree)
+    text = image.bzimage.read_text()
+    assert "proposed();" in text and "hook();" not in text and "int new;" not in text
+    assert "proposed();" not in kernel.build("stock", tree=tree).bzimage.read_text()
+    (proposal / "0000-cover-letter.patch").write_text("Subject: [RFC PATCH 0/1] Another one\n")
+    assert kernel.build("rfc-02", tree=tree).hash == image.hash
+    (patch,) = proposal.glob("0001*")
+    patch.write_text(patch.read_text().replace("proposed", "changed"))
+    assert "changed();" in kernel.build("rfc-02", tree=tree).bzimage.read_text()
+
+
+def test_a_proposal_is_of_the_usual_base(
+        tree: Path, proposal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "of_version", lambda version: "7.3")
+    with pytest.raises(UsageError, match=r"kernel variant rfc-02 is of Linux .* alone"):
+        kernel.build("rfc-02", tree=tree)
+
+
+def test_a_proposal_is_for_the_plain_base(tmp_path: Path) -> None:
+    listing = tmp_path / "variants.toml"
+    listing.write_text('[two]\nabout = "both"\nfragments = []\nrfc = "01"\n')
+    with pytest.raises(UsageError, match="two: its `rfc` is for the plain base"):
+        kconfig.variants(listing)
 
 
 def test_hash_follows_compiler_fragments_and_base(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.build import rfc
+from lab.build import kernel, rfc
 from lab.core import paths
+from lab.core.errors import UsageError
 from tests.lab import fake_linux as fake
 
 CHECKPATCH = """\
@@ -61,6 +62,29 @@ def mails(tmp_path: Path, tree: Path) -> Path:
 def test_all_is_well(tree: Path, mails: Path) -> None:
     assert rfc.check(tree, mails) == rfc.Result("01-boundary", 2, ())
     assert not (tree / "tools").exists()
+
+
+def test_a_tree_has_the_patches_and_their_new_files(
+        tree: Path, mails: Path, tmp_path: Path) -> None:
+    """What a variant with a proposal is built from; one without takes it all back."""
+    work = tmp_path / "src"
+    kernel.sync_tree(tree, work, kernel.NOTHING, mails, adds=True)
+    assert (work / "tools/new.c").read_text() == "int new;\n"
+    assert "hook();" in (work / "kernel/lock.c").read_text()
+    kernel.sync_tree(tree, work, kernel.NOTHING, kernel.NOTHING)
+    assert not (work / "tools/new.c").exists()
+    assert "hook();" not in (work / "kernel/lock.c").read_text()
+
+
+def test_a_folder_is_known_by_its_name(
+        mails: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rfc, "FOLDER", mails.parent)
+    assert rfc.folder("01-boundary") == mails
+    with pytest.raises(UsageError, match=r"no folder '02-none' .* 01-boundary"):
+        rfc.folder("02-none")
+    monkeypatch.setattr(rfc, "FOLDER", tmp_path / "none")
+    with pytest.raises(UsageError, match="choose from none"):
+        rfc.folder("01-boundary")
 
 
 def test_only_folders_count(mails: Path, monkeypatch: pytest.MonkeyPatch) -> None:

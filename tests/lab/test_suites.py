@@ -121,19 +121,22 @@ def program(path: Path) -> None:
 
 
 def test_programs_of_a_build(tmp_path: Path) -> None:
-    """What is no program is left out; a build without ours, or with few, is refused."""
+    """What is no program is left out; a build that lacks one, or of all has few, is refused."""
     built, out = tmp_path / "built", tmp_path / "out"
     out.mkdir()
     program(built / "steal_time")
     for name in ("steal_time.o", "x86_64/nx.sh", "lib/x.d"):
         program(built / name)
     (built / "notes").write_text("no program")
+    wanted = ("steal_time", *selftests.OWN)
     with pytest.raises(LabError, match="lack programs"):
-        selftests._collect(built, out, 2)
+        selftests._collect(built, out, wanted)
     for name in selftests.OWN:
         program(built / name)
-    selftests._collect(built, out, 3)
-    assert selftests.names(built) == ["steal_time", *selftests.OWN]
+    with pytest.raises(LabError, match="lack programs"):
+        selftests._collect(built, out, ())
+    selftests._collect(built, out, wanted)
+    assert selftests.names(built) == list(wanted)
     assert (out / selftests.IMAGE).stat().st_size > 0
     assert content.files_below(out) == [selftests.IMAGE]
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""kernel/rfc/02-preempted-in-section, booted: its selftest, and Linux as its guest.
+
+It needs a kernel that no other test does, so it is for --soak.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from lab.build import images
+from lab.core.model import Scheme
+from lab.core.progress import Silent
+from lab.machine.control import Control
+from lab.plan import config
+from lab.plan.schedule import PlannedRun
+from lab.run import runner
+from lab.run.session import Session
+from tests.kernel import suites
+from tests.kernel.conftest import HERE, opened
+from tests.kernel.test_selftests import suite
+
+pytestmark = [pytest.mark.soak, pytest.mark.virtual]
+
+PROPOSAL = "02-preempted-in-section"
+VARIANT = "rfc-02"
+SELFTEST = "x86_64/preempted_in_section_test"
+LIMIT_S = 600
+UNNAMED = ("migratable=off",)
+"""QEMU passes on features of KVM that it has no name for."""
+SCHEMES = (
+    Scheme("section", "a guest that says when it holds spinlocks", cpu=UNNAMED),
+    Scheme("section-off", "the same kernel, whose CPU does not have the feature"),
+    Scheme("section-stock", "a kernel without the patch, whose byte is read", cpu=UNNAMED,
+           variant="stock"),
+)
+SECTION = "preempted_in_section"
+STATISTICS = (SECTION, "preemption_reported", "preemption_other")
+KVM = "/sys/kernel/debug/kvm/*-*"
+EVENT = "/sys/kernel/debug/tracing/events/kvm/kvm_vcpu_preempted_in_section/enable"
+TRACE = "/sys/kernel/debug/tracing/trace"
+TRACED = re.compile(r"kvm_vcpu_preempted_in_section: vcpu (\d+) in_section (\d+)"
+                    r" at_instruction_boundary [01] in_kernel ([01])\s*$", re.MULTILINE)
+SEVERAL = 5
+"""Of preemptions in a run: more than 100 were seen, and 48 in sections."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the host saw of one run."""
+
+    statistics: dict[str, int]
+    """KVM's, of all vCPUs."""
+    traced: list[tuple[int, int, int]]
+    """Of each event: the vCPU, its byte, and whether it was in the guest's kernel."""
+
+
+@pytest.mark.parametrize(("variant", "how"), [(VARIANT, "pass"), ("stock", "skip")])
+def test_selftest(variant: str, how: str, tmp_path: Path) -> None:
+    """It passes with the patches. The bare base does not offer what it looks at."""
+    with suite(variant, tmp_path, (SELFTEST,), backend="vt", proposal=PROPOSAL) as (
+            machine, programs):
+        assert programs == [SELFTEST]
+        (found,) = suites.run(machine.control, programs, LIMIT_S)
+    print(found.said)
+    assert found.how == how, found
+
+
+def statistics(control: Control) -> dict[str, int]:
+    """Of all vCPUs of all guests, added up."""
+    texts = {name: control.run("sh", "-c", f"cat {KVM}/{name}") for name in STATISTICS}
+    assert not any(status for status, _ in texts.values()), texts
+    return {name: sum(map(int, text.split())) for name, (_, text) in texts.items()}
+
+
+def seen(session: Session, scheme: str) -> Seen:
+    """Have the guests of this scheme run, and no others."""
+    control, (workload,) = session.machine.control, session.experiment.workloads
+    before = statistics(control)
+    control.write_file(TRACE, "")
+    control.write_file(EVENT, "1")
+    run = session.run(PlannedRun(0, 0, scheme, workload.name, 1), 0)
+    control.write_file(EVENT, "0")
+    after = statistics(control)
+    assert run.valid, run.reason
+    traced = [(int(vcpu), int(byte), int(kernel))
+              for vcpu, byte, kernel in TRACED.findall(control.run("cat", TRACE)[1])]
+    grown = {name: after[name] - before[name] for name in STATISTICS}
+    print(scheme, *(f"{name}: {value}" for name, value in grown.items()),
+          f"bytes: {dict(Counter(byte for _, byte, _ in traced))}",
+          *(f"{guest.guest}: {guest.elapsed} s" for guest in run.guests))
+    return Seen(grown, traced)
+
+
+def test_linux_says_that_it_holds_spinlocks(tmp_path: Path) -> None:
+    """The host counts and traces preemptions of vCPUs that do, and of no guest without the patch.
+
+    All are preempted, as four vCPUs share two CPUs.
+    """
+    plan = replace(config.experiment(str(HERE / "rfc.toml")), schemes=SCHEMES)
+    files = images.of_experiment(plan, None, (), Silent())
+    with opened(plan, runner.host_spec(plan, "vt", files), tmp_path) as session:
+        found = {one.name: seen(session, one.name) for one in SCHEMES}
+        assert session.machine.trouble() == ""
+    for one in found.values():
+        assert one.statistics["preemption_reported"] + one.statistics["preemption_other"] > SEVERAL
+        assert len(one.traced) == one.statistics[SECTION], one
+    section, *others = (one.statistics[SECTION] for one in found.values())
+    assert section > SEVERAL, found
+    assert others == [0, 0], found
+    traced = found["section"].traced
+    assert len({vcpu for vcpu, _, _ in traced}) > 1, traced
+    assert all(byte and kernel for _, byte, kernel in traced), traced
