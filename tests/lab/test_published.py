@@ -301,3 +301,9 @@ def test_a_page_of_several_workloads_has_sentences(tmp_path: Path) -> None:
                                               for one in summary.verdicts))
     text = " ".join(markdown.document(several).split())
     assert "- b, 1 VM: x1.00 on average" in text and "over 2 workloads, best hackbench" in text
+
+
+def test_the_page_of_verdicts_says_how_many_show_a_difference() -> None:
+    page = (FOLDER / "verdicts.md").read_text()
+    said = re.search(r"^\*\*(\d+) show a difference", page, re.MULTILINE)
+    assert said and int(said[1]) == len(re.findall(r"\*\*x[\d.]+\*\*", page)) > 0
