@@ -84,6 +84,11 @@ static bool mark_moves_record(struct kvm_vcpu *vcpu)
  * at once. Hypercalls have physical addresses, too. Those of Xen have others, but a VM with Xen
  * hypercalls has another record, which KVM does not mark. For interrupts and interrupt windows
  * there is nothing to handle.
+ *
+ * Where the processor virtualizes the APIC (AVIC, APICv), it leaves what it cannot do to KVM, such
+ * as an interrupt for a vCPU without a CPU. Those exits listed here are traps: the instruction is
+ * over, and KVM reads the APIC's registers. Other accesses to the APIC are faults, which KVM
+ * emulates.
  */
 static bool mark_harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 {
@@ -93,6 +98,7 @@ static bool mark_harmless_svm(struct kvm_vcpu *vcpu, u32 reason)
 	case SVM_EXIT_CPUID:
 	case SVM_EXIT_PAUSE:
 	case SVM_EXIT_VMMCALL:
+	case SVM_EXIT_AVIC_INCOMPLETE_IPI:
 		return true;
 	case SVM_EXIT_HLT:
 		return lapic_in_kernel(vcpu) && kvm_cpu_cap_has(X86_FEATURE_NRIPS);
@@ -113,6 +119,8 @@ static bool mark_harmless_vmx(struct kvm_vcpu *vcpu, u32 reason)
 	case EXIT_REASON_MSR_READ:
 	case EXIT_REASON_VMCALL:
 	case EXIT_REASON_PREEMPTION_TIMER:
+	case EXIT_REASON_APIC_WRITE:
+	case EXIT_REASON_EOI_INDUCED:
 		return true;
 	case EXIT_REASON_HLT:
 		return lapic_in_kernel(vcpu);
