@@ -251,14 +251,20 @@ def _part(summary: Summary, workload: Workload, did: _Part) -> Grid:
 
 
 def _flush_means(summary: Summary, workload: Workload) -> Grid:
-    """In the form of table 1 of the Shoot4U paper, with its figures when they are asked for."""
+    """In the form of table 1 of the Shoot4U paper, with its figures when they are asked for.
+
+    It has the schemes under which any flush was timed.
+    """
     m = summary.results.manifest
     paper = PAPER_FLUSHES if workload.paper == "shoot4u" else {}
     body: list[tuple[str, list[str]]] = []
-    for vms in m.vms:
-        cells = {scheme.label: summary.cell(scheme.label, workload.name, vms)
-                 for scheme in m.schemes}
-        times = {label: flushes.whole(cell.observed) for label, cell in cells.items()}
+    timed = {vms: {scheme.label: flushes.whole(
+        summary.cell(scheme.label, workload.name, vms).observed) for scheme in m.schemes}
+        for vms in m.vms}
+    heads = [scheme.label for scheme in m.schemes
+             if any(times[scheme.label] for times in timed.values())]
+    for vms, every in timed.items():
+        times = {label: every[label] for label in heads}
         if not any(times.values()):
             continue
         unknown = ["-"] * len(PAPER_SCHEMES) if paper else []
@@ -266,7 +272,7 @@ def _flush_means(summary: Summary, workload: Workload) -> Grid:
             if vms in paper else (unknown, unknown)
         (head,) = columns((vms,))
         body += [
-            (f"{head}, mean", [_mean(one, times[m.baseline]) for one in times.values()] + means),
+            (f"{head}, mean", [_mean(one, every[m.baseline]) for one in times.values()] + means),
             (f"{head}, max",
              [known(one.wall.max_ns / 1e3 if one else None) for one in times.values()] + most),
             (f"{head}, max ran",
@@ -277,7 +283,6 @@ def _flush_means(summary: Summary, workload: Workload) -> Grid:
         " guests whose figure counts. max ran: without the time that the host took from the"
         " caller meanwhile.",
     )
-    heads = [scheme.label for scheme in m.schemes]
     if paper:
         heads += [f"paper: {name}" for name in PAPER_SCHEMES]
         lines += (PAPER_NOTE,)

@@ -185,6 +185,18 @@ def test_no_paper_unless_the_workload_asks_for_it(tmp_path: Path) -> None:
     assert "latency of remote TLB flushes" in text and "paper" not in text.lower()
 
 
+def test_schemes_that_timed_no_flush_have_no_column(tmp_path: Path) -> None:
+    def seen(label: str, vms: int) -> Counted:
+        one = flushed(label, vms)
+        return replace(one, flushes={}) if label == "ipi" else one
+
+    text = " ".join(flush_text(tmp_path, None, seen).split())
+    part = text.split("latency of remote TLB flushes (us)")[1].split("hackbench:")[0]
+    words = [word for word in part.split() if not set(word) <= {"\u2500"}]
+    assert words[:5] == ["guests", "kvmtlb", "1", "VM,", "mean"] and words[5] == "200"
+    assert "ipi" not in words
+
+
 def test_flush_details(tmp_path: Path) -> None:
     text = flush_text(tmp_path, None)
     part = text.split("hackbench: remote TLB flushes by mechanism (us)")[1].split("hackbench:")[0]
