@@ -82,16 +82,30 @@ def grown(workers: int, units: int, folder: Path) -> Grown:
             process.wait()
 
 
+def at_least(least: int, text: str) -> int:
+    """A whole number; argparse's error below `least`, or where it is none."""
+    number = int(text) if text.isdecimal() else -1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+    return number
+
+
+def workers_of(text: str) -> tuple[int, ...]:
+    """Numbers of workers, from a list with commas."""
+    return tuple(at_least(1, word) for word in text.split(","))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", default=",".join(map(str, WORKERS)))
+    parser.add_argument("--workers", type=workers_of, default=WORKERS)
     parser.add_argument("--unit-s", type=float, default=UNIT_S)
-    parser.add_argument("--units", type=int, default=UNITS, help="for each worker")
+    parser.add_argument("--units", type=lambda text: at_least(2, text), default=UNITS,
+                        help="for each worker")
     given = parser.parse_args()
     os.environ[sweeping.UNIT_S] = str(given.unit_s)  # workers inherit it
     print("workers  units  seconds    ideal  efficiency  central ms  workers ms", flush=True)
-    for workers in map(int, given.workers.split(",")):
+    for workers in given.workers:
         with tempfile.TemporaryDirectory() as folder:
             one = grown(workers, given.units, Path(folder))
         print(one.line(workers, one.units / workers * given.unit_s), flush=True)

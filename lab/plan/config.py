@@ -114,7 +114,8 @@ def experiment(name: str, change: Overrides | None = None) -> Experiment:
     if change.command is not None:
         chosen: tuple[Workload, ...] = (command_workload(change.command, change.timeout_s),)
     else:
-        chosen = tuple(pick(n, workloads(), "workload", _source(change.workloads, file))
+        known = workloads()
+        chosen = tuple(pick(n, known, "workload", _source(change.workloads, file))
                        for n in changes.get("workloads", names.workloads))
         if change.timeout_s is not None:
             chosen = tuple(replace(w, timeout_s=change.timeout_s) for w in chosen)
