@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The guest's daemon that uses fewer CPUs while time is stolen: lab/target/steal-governor."""
 
+import contextlib
 import os
 import subprocess
 import time
@@ -31,22 +32,50 @@ def test_policy(used: int, stolen: int, becomes: int) -> None:
     assert (done.stdout, done.stderr) == (f"{becomes}\n", "")
 
 
+def stat(ticks: int) -> str:
+    """A /proc/stat of CPUS CPUs, of which so much was stolen in all."""
+    lines = [f"cpu  1 2 3 4 5 6 7 {ticks} 9 10"]
+    lines += [f"cpu{n} 1 2 3 4 5 6 7 {ticks // CPUS} 9 10" for n in range(CPUS)]
+    return "\n".join([*lines, "intr 1 2 3", "ctxt 7"]) + "\n"
+
+
 class Guest:
     """What the daemon sees of a guest, in a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.stat = root / "proc/stat"
         for folder in (GROUP, "proc", "run/pvsync", "dev"):
             (root / folder).mkdir(parents=True)
         self.steal(0)
 
     def steal(self, ticks: int) -> None:
         """So much has been stolen of it in all."""
-        lines = [f"cpu  1 2 3 4 5 6 7 {ticks} 9 10"]
-        lines += [f"cpu{n} 1 2 3 4 5 6 7 {ticks // CPUS} 9 10" for n in range(CPUS)]
         new = self.root / "proc/new"
-        new.write_text("\n".join([*lines, "intr 1 2 3", "ctxt 7"]) + "\n")
-        new.rename(self.root / "proc/stat")
+        new.write_text(stat(ticks))
+        new.rename(self.stat)
+
+    def wait_for_looks(self) -> None:
+        """From now on each look at the steal time waits for one of looks_at()."""
+        new = self.root / "proc/new"
+        os.mkfifo(new)
+        new.rename(self.stat)
+
+    def looks_at(self, ticks: int) -> str:
+        """The daemon's next look finds so much stolen. Returns the CPUs in use before it."""
+        files: list[int] = []
+
+        def looking() -> bool:
+            with contextlib.suppress(OSError):  # ENXIO: nobody reads it yet
+                files.append(os.open(self.stat, os.O_WRONLY | os.O_NONBLOCK))
+            return bool(files)
+
+        assert until(looking), self.log()
+        self.wait_for_looks()  # a look after this one finds another pipe
+        with os.fdopen(files[0], "w") as pipe:
+            before = self.cpus()
+            pipe.write(stat(ticks))
+        return before
 
     def start(self, policy: str) -> subprocess.Popen[bytes]:
         """The daemon."""
@@ -95,22 +124,22 @@ def until(condition: Callable[[], bool], each: Callable[[], None] = lambda: None
     return False
 
 
-def test_folds_to_one_cpu_and_gives_all_back(governed: Guest) -> None:
-    assert until(lambda: governed.text("run/pvsync/steal_governor").endswith(" 20,5,2"))
-    assert governed.cpus() == "0,1,2,3"
-    assert governed.text("sys/fs/cgroup/cgroup.subtree_control") == "+cpuset"
-    stolen = 0
-
-    def steal() -> None:
-        nonlocal stolen
-        stolen += 100
-        governed.steal(stolen)
-
-    assert until(lambda: governed.cpus() == "0", steal), governed.log()
-    assert [line.rpartition("CPUs used ")[2] for line in governed.log().splitlines()][:3] == [
-        "4 -> 3", "3 -> 2", "2 -> 1"]
-    assert until(lambda: governed.cpus() == "0,1,2,3"), governed.log()
-    assert governed.log().endswith("CPUs used 3 -> 4")
+def test_folds_to_one_cpu_and_gives_all_back(guest: Guest) -> None:
+    guest.wait_for_looks()
+    daemon = guest.start("20,5,2")
+    try:
+        guest.looks_at(0)
+        assert until(lambda: guest.text("run/pvsync/steal_governor").endswith(" 20,5,2"))
+        assert guest.cpus() == "0,1,2,3"
+        assert guest.text("sys/fs/cgroup/cgroup.subtree_control") == "+cpuset"
+        looks = (10_000, 20_000, 30_000, 40_000, 40_000, 40_000, 40_000, 40_000, 40_000)
+        found = [guest.looks_at(ticks) for ticks in looks]
+    finally:
+        daemon.kill()
+        daemon.wait()
+    assert found == ["0,1,2,3", "0,1,2", "0,1", "0", "0", "0,1", "0,1,2", "0,1,2,3", "0,1,2,3"]
+    assert [line.rpartition("CPUs used ")[2] for line in guest.log().splitlines()] == [
+        "4 -> 3", "3 -> 2", "2 -> 1", "1 -> 2", "2 -> 3", "3 -> 4"]
 
 
 def test_changes_nothing_while_nothing_is_stolen(governed: Guest) -> None:
