@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass, field
 
+from lab.core import stats
 from lab.core.model import Better, Which
 
 
@@ -183,5 +184,13 @@ class Cell:
     """How far the farthest placebo of its workload and number of VMs is from the baseline."""
     observed: Observed | None = None
     """None when the experiment did not observe, and without valid runs."""
+    busy: float | None = None
+    """CPUs that a VM takes in the measured part: the mean of the VMs, the median of the runs."""
     disturbed: dict[str, int] = field(default_factory=dict)
     """What was done to the guests of the valid runs meanwhile, and how often."""
+
+    @property
+    def relative_load(self) -> float:
+        """The overcommit over that of one such VM."""
+        return (stats.overcommit(self.vms, self.vcpus, self.pcpus)
+                / stats.overcommit(1, self.vcpus, self.pcpus))

@@ -142,6 +142,9 @@ class GuestRun:
     """Exit status of the command; None when it never ended."""
     output: str
     """File of the command's output, relative to the result directory."""
+    cpu: float | None = None
+    """Seconds of the host's CPUs that the guest's VM took from `began` to `ended`; None without
+    CPU groups, or when it was restored meanwhile."""
 
 
 @dataclass(frozen=True)

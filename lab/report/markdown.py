@@ -45,9 +45,12 @@ def verdict(summary: Summary) -> list[str]:
     wrong = items(opening.alerts(summary))
     speedups = opening.grid(summary)
     if speedups:
-        return [*[wrong] * bool(wrong), grid(speedups)]
-    head, *lines = opening.verdict(summary) or [""]
-    parts = [wrong, wrapped(escaped(head)), items(lines)]
+        parts = [wrong, grid(speedups)]
+    else:
+        head, *lines = opening.verdict(summary) or [""]
+        parts = [wrong, wrapped(escaped(head)), items(lines)]
+    if free := opening.ideals(summary):
+        parts.append(grid(free))
     return [part for part in parts if part]
 
 

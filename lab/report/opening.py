@@ -57,6 +57,40 @@ def grid(summary: Summary) -> Grid | None:
         for scheme in schemes])
 
 
+def ideals(summary: Summary) -> Grid | None:
+    """What each scheme takes over sharing without loss; None without runs of one VM."""
+    found = {(one.scheme, one.vms): one for one in summary.ideals}
+    if not found:
+        return None
+    vms = tuple(sorted({vms for _, vms in found}))
+    many = max(one.workloads for one in found.values())
+    return Grid(
+        f"time over what sharing without loss takes, on average over {many} workload"
+        + "s" * (many > 1), "scheme", columns(vms), [
+            (scheme, [_times(found[scheme, n]) if (scheme, n) in found else "-" for n in vms])
+            for scheme in dict.fromkeys(scheme for scheme, _ in found)],
+        _least(summary))
+
+
+def _least(summary: Summary) -> tuple[str, ...]:
+    baseline = summary.results.manifest.baseline
+    alone = [cell for cell in summary.cells if cell.scheme == baseline and cell.vms == 1]
+    if any(cell.busy is None for cell in alone):
+        return (f"Without loss N VMs take {baseline}'s time of one VM times the overcommit. A VM"
+                " that leaves CPUs idle when it is alone can take less.",)
+    busy = ", ".join(f"{cell.workload} {number(cell.busy)}" for cell in alone
+                     if cell.busy is not None)
+    return (f"Without loss N VMs take N times the CPU time that one takes with {baseline}, and no"
+            f" less than it takes alone. CPUs that one VM alone keeps busy: {busy}.",
+            f"No cure of overcommit can bring more than {baseline}'s figure in this table.")
+
+
+def _times(one: Verdict) -> str:
+    """`1.21 [1.10, 1.32]`: its time over that of sharing without loss."""
+    return number(1 / one.speedup) + span(
+        one.interval and (1 / one.interval[1], 1 / one.interval[0]))
+
+
 def _stars(summary: Summary) -> bool:
     return any(ratio.possible for one in summary.verdicts for ratio in (one.best, one.worst))
 

@@ -11,7 +11,7 @@ from lab.observe import figures, flushes
 from lab.observe.histogram import Bins
 from lab.report import drawing, window_plots
 from lab.report.grids import columns
-from lab.report.summary import Summary, per_guest, relative_load
+from lab.report.summary import Summary, per_guest
 
 
 def plots(summary: Summary) -> list[drawing.Plot]:
@@ -76,7 +76,7 @@ def _slowdown(summary: Summary, workload: Workload) -> drawing.Plot:
         m = summary.results.manifest
         drawing.series(axes, summary, {key: relative(*key) for key in drawing.places(summary)})
         cells = [summary.cell(m.baseline, workload.name, vms) for vms in sorted(m.vms)]
-        drawing.ideal(axes, [(cell.vms, relative_load(cell)) for cell in cells],
+        drawing.ideal(axes, [(cell.vms, cell.relative_load) for cell in cells],
                       "ideal (N VMs cost N)")
         drawing.finish(axes, summary, "slowdown (times the own 1-VM median)")
 

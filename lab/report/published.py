@@ -58,12 +58,13 @@ class Published:
     """Sentences on runs that are in no figure."""
     verdicts: tuple[Verdict, ...]
     cells: tuple[Cell, ...]
+    ideals: tuple[Verdict, ...] = ()
 
     def summary(self) -> Summary:
         """As it was, without its runs."""
         return Summary(Results(Path(), self.manifest, (), (), self.warnings), self.cells,
                        self.comparisons, self.smallest_n, self.alikeness, self.valid,
-                       self.verdicts)
+                       self.verdicts, self.ideals)
 
 
 Reader = Callable[[str], Published]
@@ -77,7 +78,7 @@ def trimmed(summary: Summary) -> Published:
         manifest=replace(m, command=kept.command(m.command)), comparisons=summary.comparisons,
         smallest_n=summary.smallest_n, alikeness=summary.alikeness, valid=summary.valid,
         warnings=summary.results.warnings, invalid=tuple(footer.invalid_notes(summary)),
-        verdicts=summary.verdicts,
+        verdicts=summary.verdicts, ideals=summary.ideals,
         cells=tuple(replace(cell, observed=_figures(cell.observed)) for cell in summary.cells))
 
 

@@ -79,6 +79,7 @@ def html(summary: Summary, drawn: "list[Plot]") -> str:
         sections=[_section(summary, workload, drawn) for workload in _workloads(summary)],
         alerts=opening.alerts(summary),
         verdict=opening.verdict(summary),
+        ideals=opening.ideals(summary),
         notes=table.notes(summary),
         invalid=summary.results.invalid(),
         boots=summary.results.failed_boots(),

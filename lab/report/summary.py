@@ -110,6 +110,8 @@ class Summary:
     valid: bool
     """Every wanted cell has all its values."""
     verdicts: tuple[verdict.Verdict, ...] = ()
+    ideals: tuple[verdict.Verdict, ...] = ()
+    """Each scheme over the ideal, see `verdict.ideals`."""
 
     @property
     def of_one_boot(self) -> bool:
@@ -197,6 +199,7 @@ def summarize(results: Results) -> Summary:
     placebos = placebo.labels(m)
     far = placebo.spreads(cells.values(), placebos)
     cells = {key: placebo.judged(cell, placebos, far) for key, cell in cells.items()}
+    units = {key: results.units(*key) for key in cells}
     smallest_n = stats.smallest_n(max(1, len(compared)), alike or 0, m.reps)
     return Summary(
         results=results,
@@ -205,8 +208,8 @@ def summarize(results: Results) -> Summary:
         smallest_n=smallest_n,
         alikeness=alike,
         valid=all(len(cell.values) >= m.reps * m.boots for cell in cells.values()),
-        verdicts=verdict.verdicts(m, cells, {key: results.units(*key) for key in cells}, alike,
-                                  smallest_n),
+        verdicts=verdict.verdicts(m, cells, units, alike, smallest_n),
+        ideals=verdict.ideals(m, cells, units, alike),
     )
 
 
@@ -245,10 +248,28 @@ def _cell(
         min=min(values, default=None),
         max=max(values, default=None),
         bimodal=modes.bimodal(values),
+        busy=figures.middle(_busy(run, workload.unit == "s") for run in runs),
         observed=_observed(results.observations(scheme.label, workload.name, vms),
                            parts(scheme, workload, vms)),
         disturbed=dict(sum((Counter(run.run.disturbed) for run in runs), Counter[str]())),
     )
+
+
+def _busy(run: RunFigure, times: bool) -> float | None:
+    """CPUs that a VM of the run took, the mean of its VMs; None when one is not known.
+
+    `times`: the figures are seconds of a part of the command. The rest is its start, which is
+    not in the figure; one CPU makes it, so the part has what is left of the CPU time at least.
+    """
+    shares = []
+    for one in run.run.guests:
+        if one.cpu is None or one.began is None or one.ended is None or one.ended <= one.began:
+            return None
+        took = one.ended - one.began
+        part = run.values.get(one.guest, took) if times else took
+        share = max(one.cpu / took, (one.cpu - (took - part)) / part)
+        shares.append(min(share, run.run.pcpus))
+    return sum(shares) / len(shares) if shares else None
 
 
 def parts(scheme: Scheme, workload: Workload, vms: int) -> tuple[Which, ...]:
@@ -309,15 +330,7 @@ def _with_ideal(cell: Cell, cells: dict[Key, Cell]) -> Cell:
     single = cells.get((cell.scheme, cell.workload, 1))
     if single is None:
         return cell
-    load = relative_load(cell)
-    return replace(cell, ideal=stats.ideal(single.median, load, cell.better))
-
-
-def relative_load(cell: Cell) -> float:
-    """The cell's overcommit over that of one such VM."""
-    return stats.overcommit(cell.vms, cell.vcpus, cell.pcpus) / stats.overcommit(
-        1, cell.vcpus, cell.pcpus
-    )
+    return replace(cell, ideal=stats.ideal(single.median, cell.relative_load, cell.better))
 
 
 def _baseline(cell: Cell, manifest: Manifest, cells: dict[Key, Cell]) -> Cell | None:
@@ -362,6 +375,7 @@ def as_json(summary: Summary) -> str:
         "boots": {"ok": len(results.boots) - len(results.failed_boots()),
                   "failed": len(results.failed_boots())},
         "verdicts": [asdict(one) for one in summary.verdicts],
+        "ideals": [asdict(one) for one in summary.ideals],
         "warnings": results.warnings,
         "findings": [asdict(finding) for finding in results.findings()],
         "cells": [asdict(cell) for cell in summary.cells],

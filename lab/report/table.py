@@ -139,8 +139,11 @@ def render(summary: Summary) -> list[RenderableType]:
     """What to print, in order."""
     parts: list[RenderableType] = [_note(line) for line in opening.lines(summary)]
     parts += [Text()] * bool(parts)
-    for workload in summary.results.manifest.workloads:
-        for grid in grids(summary, workload):
+    free = opening.ideals(summary)
+    shown = [[free]] if free else []
+    shown += [grids(summary, workload) for workload in summary.results.manifest.workloads]
+    for several in shown:
+        for grid in several:
             parts += [_table(grid), *map(_note, grid.notes), *([Text()] if grid.notes else [])]
     return parts + [_note(line) for line in notes(summary)]
 

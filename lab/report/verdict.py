@@ -26,6 +26,8 @@ Units = Mapping[tuple[str, str, int], Mapping[Unit, float]]
 Pair = tuple[Mapping[Unit, float], Mapping[Unit, float], Better]
 """A cell's values, those of the cell that it is compared with, and what is better."""
 Array = NDArray[np.float64]
+IDEAL = "ideal"
+"""In place of a baseline: the baseline alone in one VM, were sharing without loss."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,45 @@ def verdicts(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], uni
             if scheme.label != manifest.baseline and pairs:
                 found.append(_verdict(pairs, units, alike or 0, manifest.reps, smallest_n))
     return tuple(_beside(one, found, placebo.labels(manifest)) for one in found)
+
+
+def ideals(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], units: Units,
+           alike: float | None) -> tuple[Verdict, ...]:
+    """Of each scheme at several VMs over what sharing without loss takes, see `needed_load`.
+
+    That is the baseline's for all schemes, so that what they lose can be compared: 1 is without
+    loss, below it time is lost. Nothing without 1-VM cells.
+    """
+    found = []
+    for scheme in manifest.schemes:
+        for vms in sorted(set(manifest.vms) - {1}):
+            ratios, sources = [], []
+            for workload in manifest.workloads:
+                single = cells.get((manifest.baseline, workload.name, 1))
+                own = cells[scheme.label, workload.name, vms]
+                if single is None or not single.values or not own.values:
+                    continue
+                load = needed_load(single, own)
+                free = {unit: value * load if own.better == "lower" else value / load
+                        for unit, value in units[_key(single)].items()}
+                best = replace(single, median=stats.ideal(single.median, load, own.better))
+                ratios.append(ratio_of(workload.name, own, best, False, 0))
+                sources.append((units[_key(own)], free, own.better))
+            if ratios:
+                found.append(average(scheme.label, IDEAL, vms, ratios, sources,
+                                     (alike or 0, manifest.reps)))
+    return tuple(found)
+
+
+def needed_load(single: Cell, cell: Cell) -> float:
+    """How many times as long as one VM alone the VMs of a cell take at least.
+
+    They need as many times the CPU time that it takes alone, on the host's CPUs: less than the
+    overcommit where it leaves some of them idle. That is the overcommit where it is not known.
+    """
+    if single.busy is None:
+        return cell.relative_load
+    return max(1.0, cell.vms * single.busy / cell.pcpus)
 
 
 def _verdict(pairs: Sequence[tuple[Cell, Cell]], units: Units, alike: float, reps: int,

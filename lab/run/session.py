@@ -285,7 +285,7 @@ class Session:
         """What a guest did in a round; one that failed is dropped, one that was killed ends."""
         records.write(self.out / file, base64.b64decode(note.get("out", "")))
         run = GuestRun(name, note.get("began"), note.get("ended"), note.get("elapsed"),
-                       note.get("status"), str(file))
+                       note.get("status"), str(file), note.get("cpu"))
         killed = "killed" in note
         trouble = self.fleet.look(name) or note["error"] or ""
         if trouble:

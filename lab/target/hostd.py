@@ -241,7 +241,7 @@ class Daemon:
             mode = "repeat" if repeat else "once"
             watching = asyncio.create_task(self._watch(samples, **(watch or {})))
             disturber = Disturber(found, results, disturb)
-            await self._phase(found, results, timeout, "end its run", self._measure, tag, mode)
+            await self._phase(found, results, timeout, "end its run", Guest.measure, tag, mode)
             disturbed = await disturber.end()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -287,17 +287,6 @@ class Daemon:
                        commands: dict[str, str]) -> None:
         guest.send("prepare", tag, base64.b64encode(commands[guest.name].encode()).decode())
         note["ready"], _ = await guest.expect("ready", tag)
-
-    async def _measure(self, guest: Guest, note: dict[str, Any], tag: str, mode: str) -> None:
-        guest.send("go", tag, mode)
-        note["began"], _ = await guest.expect("began", tag)
-        try:
-            note["ended"], words = await guest.expect("ended", tag)
-        except Failure:
-            if not guest.killed:
-                raise
-            return
-        note["status"], note["elapsed"] = int(words[0]), int(words[1]) / 1e6
 
     async def _stop(self, guest: Guest, note: dict[str, Any], tag: str) -> None:
         guest.send("stop", tag)

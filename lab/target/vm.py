@@ -283,6 +283,27 @@ class Guest:
             if words[0] == verb and (verb == "hello" or words[1:2] == [ident]):
                 return when, words[2:] if verb != "hello" else words[1:]
 
+    def used_us(self) -> int | None:
+        """CPU time of its virtual machine so far, microseconds; None without a group of its own."""
+        group = self.cgroup
+        return None if group is None else number_in(str(group / "cpu.stat"), "usage_usec")
+
+    async def measure(self, note: dict[str, Any], tag: str, mode: str) -> None:
+        """One measured command, of which `note` gets what is known; see guest-init."""
+        self.send("go", tag, mode)
+        note["began"], _ = await self.expect("began", tag)
+        before = self.used_us()
+        try:
+            note["ended"], words = await self.expect("ended", tag)
+        except Failure:
+            if not self.killed:
+                raise
+            return
+        after = self.used_us()
+        if before is not None and after is not None:
+            note["cpu"] = (after - before) / 1e6
+        note["status"], note["elapsed"] = int(words[0]), int(words[1]) / 1e6
+
     async def output(self, ident: str) -> str:
         """The `out` lines up to `end`, still base64, joined."""
         parts: list[str] = []

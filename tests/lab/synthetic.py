@@ -173,6 +173,8 @@ class Synthetic:
     """Boot arguments of the guests but the first, of all schemes but the first."""
     window_ms: int = 0
     pin: bool = False
+    busy: float | None = None
+    """CPUs that a VM that runs takes on average."""
 
     def manifest(self) -> Manifest:
         return Manifest(
@@ -232,7 +234,8 @@ class Synthetic:
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(_output(self.workload, value))
             name = f"raw/{run_id}/g{guest}.out"
-            guests.append(GuestRun(f"g{guest}", 1.0, 1.0 + value, value, 0, name))
+            cpu = None if self.busy is None else self.busy * value
+            guests.append(GuestRun(f"g{guest}", 1.0, 1.0 + value, value, 0, name, cpu))
         if self.counted is not None:
             self.counted(label, vms).write(output.parent, [guest.guest for guest in guests])
         return RunRecord(

@@ -338,7 +338,7 @@ def test_another_kernel_of_guests_is_told(tmp_path: Path) -> None:
 def test_observed_without_any_counter(tmp_path: Path) -> None:
     report.make(Synthetic(reps=1, boots=1, counted=lambda *_: Counted()).write(tmp_path))
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<svg") == 3 and page.count("<caption>") == 2
+    assert page.count("<svg") == 3 and page.count("<caption>") == 3
     for file in tmp_path.glob("raw/*/*.txt"):
         file.unlink()
     assert report.make(tmp_path).valid
