@@ -26,7 +26,7 @@ OFF = {"mark": "kvm", "extend": "off", "window": "kvm", "candidate": "kvm", "yie
 ON = {"mark": "exit", "extend": "ecs", "window": "aple", "candidate": "hvs", "yield": "strong",
       "pause": "soft"}
 """Host parameters with nothing of pvsync on, and with everything."""
-SHOWN = 300
+SHOWN = 600
 """Characters of a program's output that are kept: its end."""
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""kernel/rfc/02-preempted-in-section, booted: its selftest, and Linux as its guest.
+"""The proposals of kernel/rfc, booted: their selftests, and Linux as a guest of the second one.
 
-It needs a kernel that no other test does, so it is for --soak.
+They need kernels that no other test does, so they are for --soak.
 """
 
 import re
@@ -25,9 +25,6 @@ from tests.kernel.test_selftests import suite
 
 pytestmark = [pytest.mark.soak, pytest.mark.virtual]
 
-PROPOSAL = "02-preempted-in-section"
-VARIANT = "rfc-02"
-SELFTEST = "x86_64/preempted_in_section_test"
 LIMIT_S = 600
 UNNAMED = ("migratable=off",)
 """QEMU passes on features of KVM that it has no name for."""
@@ -41,11 +38,33 @@ SECTION = "preempted_in_section"
 STATISTICS = (SECTION, "preemption_reported", "preemption_other")
 KVM = "/sys/kernel/debug/kvm/*-*"
 EVENT = "/sys/kernel/debug/tracing/events/kvm/kvm_vcpu_preempted_in_section/enable"
+PREEMPT = "/sys/kernel/debug/sched/preempt"
 TRACE = "/sys/kernel/debug/tracing/trace"
 TRACED = re.compile(r"kvm_vcpu_preempted_in_section: vcpu (\d+) in_section (\d+)"
                     r" at_instruction_boundary [01] in_kernel ([01])\s*$", re.MULTILINE)
 SEVERAL = 5
 """Of preemptions in a run: more than 100 were seen, and 48 in sections."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A folder of kernel/rfc that is booted."""
+
+    folder: str
+    selftest: str
+    """That the folder adds."""
+    preempt: str
+    """How preemptible the host's kernel is: with `full`, the first selftest skips."""
+
+
+PROPOSALS = {
+    "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test", "voluntary"),
+    "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", "full"),
+}
+"""Of each variant."""
+VERDICTS = [("rfc-01", "rfc-01", "pass"), ("rfc-01", "stock", "fail"),
+            ("rfc-02", "rfc-02", "pass"), ("rfc-02", "stock", "skip")]
+"""Whose selftest, in which host, and what comes of it."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +77,17 @@ class Seen:
     """Of each event: the vCPU, its byte, and whether it was in the guest's kernel."""
 
 
-@pytest.mark.parametrize(("variant", "how"), [(VARIANT, "pass"), ("stock", "skip")])
-def test_selftest(variant: str, how: str, tmp_path: Path) -> None:
-    """It passes with the patches. The bare base does not offer what it looks at."""
-    with suite(variant, tmp_path, (SELFTEST,), backend="vt", proposal=PROPOSAL) as (
+@pytest.mark.parametrize(("proposal", "host", "how"), VERDICTS)
+def test_selftest(proposal: str, host: str, how: str, tmp_path: Path) -> None:
+    """It passes with the patches.
+
+    The bare base offers nothing of what the second one looks at, and has all of the first one's.
+    """
+    tried = PROPOSALS[proposal]
+    with suite(host, tmp_path, (tried.selftest,), backend="vt", proposal=tried.folder) as (
             machine, programs):
-        assert programs == [SELFTEST]
+        assert programs == [tried.selftest]
+        machine.control.write_file(PREEMPT, tried.preempt)
         (found,) = suites.run(machine.control, programs, LIMIT_S)
     print(found.said)
     assert found.how == how, found
