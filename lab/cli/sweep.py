@@ -11,6 +11,7 @@ from lab.cli.params import DIRECTORY
 from lab.core.errors import UsageError
 from lab.core.progress import shown
 from lab.core.words import many
+from lab.plan.sweeps import Sweep
 
 
 @click.command(short_help="Many configurations in virtual time, on a cluster; the best settings.")
@@ -25,11 +26,14 @@ from lab.core.words import many
 @click.option("--retries", type=click.IntRange(0, 100), default=2, show_default=True,
               help="How often a boot that fails is made again.")
 @click.option("--again", is_flag=True, help="Make runs that failed before once more.")
+@click.option("--unit", metavar="KEY", help="Play the unit of a row here once more, and keep its"
+              " result directory in --out, for report and replay.")
 @click.option("--dry-run", is_flag=True, help="Say what would be made, and stop.")
 @click.option("--report", is_flag=True, help="Write the page of what was made, and stop.")
 def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     file: Path, out: Path | None, workers: int | None, scheduler: str | None,
-    cluster: str | None, retries: int, again: bool, dry_run: bool, report: bool,
+    cluster: str | None, retries: int, again: bool, unit: str | None, dry_run: bool,
+    report: bool,
 ) -> None:
     """Make the runs of FILE, a sweep such as those of lab/sweeps, and keep a row of each.
 
@@ -57,6 +61,9 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     if report:
         click.echo(page.make(plan, directory, file))
         return
+    if unit:
+        _unit(plan, unit, out)
+        return
     directory.mkdir(parents=True, exist_ok=True)
     with runner.alone(directory), shown() as progress:
         store = Store(directory, alone=True)
@@ -76,3 +83,17 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
             verb = "is" if count == 1 else "are"
             click.echo(f"{many(count, 'run')} {verb} not valid: {reason}", err=True)
         sys.exit(1)
+
+
+def _unit(plan: Sweep, key: str, out: Path | None) -> None:
+    """Play a unit once more; status 1 where a run of it failed, as it should have."""
+    from lab.run import records
+    from lab.sweep import again
+
+    directory = out or Path("results") / f"sweep-{plan.name}-unit-{key}"
+    if (directory / records.MANIFEST).exists():
+        raise UsageError(f"{directory} has results: name another directory with --out")
+    with shown() as progress:
+        lines = again.play(plan, key, directory, remembered_packages(None),
+                           ["./pvsync", *sys.argv[1:]], progress)
+    click.echo("\n".join(lines))

@@ -49,6 +49,14 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Hunt:
+    """Makes a sweep a hunt for faults: it compares nothing, and its page lists what failed."""
+
+    seeds_a_boot: int = 25
+    """So many seeds go on from one boot of a host, which is saved."""
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A file of lab/sweeps."""
 
@@ -80,6 +88,7 @@ class Sweep:
     variant: str = Experiment.variant
     host_variant: str = Experiment.host_variant
     search: Search | None = None
+    hunt: Hunt | None = None
     cluster: dict[str, int | float | bool | str] = field(default_factory=dict)
     """Options of the class that --cluster names."""
 

@@ -87,10 +87,12 @@ def _paper_picture(file: Path) -> str | None:
     return drawn.svg if drawn else None
 
 
-def _sweep_picture(file: Path) -> str:
+def _sweep_picture(file: Path) -> str | None:
     from lab.report import swept_pictures  # loads matplotlib
 
     found = swept.read(file)
+    if found.hunted:
+        return None
     return swept_pictures.overview(f"sweep-{file.stem}", found, swept_page.chosen(found)).svg
 
 

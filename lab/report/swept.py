@@ -103,6 +103,32 @@ class Versus:
 
 
 @dataclass(frozen=True)
+class Found:
+    """A fault that a run of a hunt showed."""
+
+    kind: str
+    """One of `findings.KINDS`."""
+    place: str
+    """Setting and workload."""
+    seed: int
+    """The sweep's."""
+    unit: str
+    """Key of the unit that shows it again."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Hunted:
+    """What a hunt has shown."""
+
+    seeds: int
+    """Of which there are runs."""
+    runs: dict[str, int]
+    """Of each setting and workload, those that came about."""
+    findings: tuple[Found, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """How the rows were made."""
 
@@ -149,6 +175,8 @@ class Swept:
     flatness: tuple[str, ...]
     """Sentences."""
     cells: tuple[Cell, ...]
+    hunted: Hunted | None = None
+    """Of a hunt, which ranks nothing."""
 
     @property
     def baseline(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.core import stats
 from lab.core.words import many
-from lab.report import markdown, placebo, swept
+from lab.report import hunted, markdown, placebo, swept
 from lab.report.grids import Grid
 from lab.report.swept import Cell, Facts, Interval, Ranked, Swept, Versus
 
@@ -19,6 +19,8 @@ NOTHING = "Nothing can be told apart here."
 
 def block(name: str, found: Swept) -> str:
     """What stands between the markers in a page; `name` is that of its picture."""
+    if found.hunted:
+        return hunted.block(found, alerts(found), _provenance(found))
     head, *others = said(found)
     picture = f"![sweep {found.sweep.name}: worth of settings and of values]({name}.svg)"
     parts = [markdown.wrapped(f"**{markdown.escaped(head)}**"),
@@ -33,6 +35,8 @@ def block(name: str, found: Swept) -> str:
 
 def said(found: Swept) -> list[str]:
     """What the sweep shows, the most important first."""
+    if found.hunted:
+        return hunted.said(found)
     far = swept.distance(found.ranking, found.placebos)
     others = [one for one in found.ranking
               if one.setting != found.baseline and one.setting not in found.placebos]

@@ -27,6 +27,7 @@ class Prepared:
     build: Build
     artifacts: tuple[artifacts.Artifact, ...]
     told: dict[str, Any]
+    files: images.Images | None = None
 
 
 def whole(sweep: Sweep) -> Experiment:
@@ -47,7 +48,7 @@ def prepare(sweep: Sweep, packages: Sequence[str], progress: Progress) -> Prepar
     files = images.of_experiment(experiment, None, wanted, progress)
     with progress.stage("hashing what workers need"):
         found, told = artifacts.of(files)
-    return Prepared(Build(files.kernel, files.images, files.qemu), tuple(found), told)
+    return Prepared(Build(files.kernel, files.images, files.qemu), tuple(found), told, files)
 
 
 def memory(sweep: Sweep) -> int:
@@ -105,7 +106,8 @@ class Campaign:
     def _task(self, unit: Unit) -> dict[str, Any]:
         first = unit.runs[0]
         return {"unit": unit.key, "experiment": asdict(grid.experiment(self.sweep, unit)),
-                "seed": first.seed, "machine": first.machine, "files": self.prepared.told,
+                "seed": first.boot_seed, "snapshot": bool(first.of_boot),
+                "machine": first.machine, "files": self.prepared.told,
                 "artifacts": [asdict(one) for one in self.prepared.artifacts]}
 
 

@@ -17,12 +17,14 @@ NOT_MADE = "the run was not made"
 def rows(unit: Unit, answer: Mapping[str, Any], commit: str) -> list[Row]:
     """A row for each run of the unit, also for one that the answer says nothing of."""
     labels = list(dict.fromkeys(run.setting.label for run in unit.runs))
-    of = {(one["scheme"], one["workload"], one["vms"]): one for one in answer["runs"]}
+    of = {(one["scheme"], one["workload"], one["vms"], one["boot"]): one
+          for one in answer["runs"]}
+    boots = {seed: boot for boot, seed in enumerate(unit.seeds)}
     nothing = {"valid": False, "reason": NOT_MADE, "figures": [], "seed": None, "tries": 0}
     count = len(unit.runs)
     return [_row(run, unit.key,
-                 of.get((short(labels.index(run.setting.label)), run.workload.name, run.vms),
-                        nothing),
+                 of.get((short(labels.index(run.setting.label)), run.workload.name, run.vms,
+                         boots[run.seed]), nothing),
                  answer["core_s"] / count, answer["wall_s"] / count, answer["worker"], commit)
             for run in unit.runs]
 

@@ -48,6 +48,9 @@ def load(file: Path) -> Sweep:
     _check_default(sweep, where)
     if sweep.search:
         _check_search(sweep, where)
+    if sweep.hunt and (sweep.vary or sweep.search or sweep.hunt.seeds_a_boot < 1):
+        raise UsageError(f"{where}a hunt varies nothing but its seeds, and its seeds_a_boot is at"
+                         " least 1")
     for one in settings(sweep):
         config.check_scheme(one.scheme, where.removesuffix(": "))
     _differ(sweep, where)
@@ -164,8 +167,9 @@ def runs(sweep: Sweep, build: Build, *, of: Iterable[Setting] | None = None,
     seeds = range(1, sweep.seeds + 1) if seeds is None else seeds
     chosen = settings(sweep) if of is None else of
     loads = workloads(sweep.workloads if names is None else names, sweep.name)
+    of_boot = sweep.hunt.seeds_a_boot if sweep.hunt else 0
     return [Run(build, one, machine, vcpus, pcpus, vms, load, seed, sweep.guest_mem,
-                sweep.variant, sweep.host_variant)
+                sweep.variant, sweep.host_variant, of_boot)
             for seed, machine, vcpus, pcpus, one, load, vms in product(
                 seeds, sweep.machines, sweep.vcpus, sweep.pcpus, chosen, loads, sweep.vms)]
 
@@ -176,10 +180,13 @@ def units(wanted: Iterable[Run], made: Collection[str], per_boot: int) -> list[U
     Runs share a host, and its guests, when they have the same seed, machine model and numbers of
     CPUs. Their guests must have the same boot arguments, CPU, kernel and parameters of their VMs'
     own. What may differ are the host's parameters, the workload, and how many of the guests run.
+    Where several seeds go on from one boot, a unit of which a run lacks is made as a whole.
     """
     boots: dict[str, dict[str, list[Run]]] = {}
-    for run in {run.key: run for run in wanted}.values():
-        if run.key not in made:
+    each = {run.key: run for run in wanted}
+    lacking = {_boot(run) for run in each.values() if run.of_boot and run.key not in made}
+    for run in each.values():
+        if run.key not in made or _boot(run) in lacking:
             settings = boots.setdefault(_boot(run), {})
             settings.setdefault(run.setting.label, []).append(run)
     return [Unit(tuple(run for of in part for run in of))
@@ -192,7 +199,7 @@ def _boot(run: Run) -> str:
     """What runs of one host have in common."""
     scheme = run.setting.scheme
     own = sorted(item for item in scheme.host.items() if item[0].startswith("vm."))
-    return repr((run.build, run.seed, run.machine, run.vcpus, run.pcpus, run.guest_mem,
+    return repr((run.build, run.boot_seed, run.machine, run.vcpus, run.pcpus, run.guest_mem,
                  run.variant, run.host_variant, scheme.guest, scheme.cpu, scheme.neighbour,
                  scheme.variant, scheme.boot_s, own))
 
@@ -206,7 +213,8 @@ def _whole(of: Iterable[list[Run]]) -> list[list[list[Run]]]:
     for runs in of:
         loads = {run.workload.name for run in runs}
         vms = {run.vms for run in runs}
-        apart = [runs] if len(runs) == len(loads) * len(vms) else [
+        seeds = {run.seed for run in runs}
+        apart = [runs] if len(runs) == len(loads) * len(vms) * len(seeds) else [
             [run for run in runs if run.vms == count] for count in sorted(vms)]
         for part in apart:
             shape = tuple(sorted((run.workload.name, run.vms) for run in part))
@@ -215,12 +223,12 @@ def _whole(of: Iterable[list[Run]]) -> list[list[list[Run]]]:
 
 
 def _parts(group: list[list[Run]], per_boot: int) -> Iterable[list[list[Run]]]:
-    size = max(1, per_boot // len(group[0]))
+    size = max(1, per_boot * len({run.seed for run in group[0]}) // len(group[0]))
     return (group[at:at + size] for at in range(0, len(group), size))
 
 
 def experiment(sweep: Sweep, unit: Unit) -> Experiment:
-    """What the lab plays for a unit: one boot, and one run of each."""
+    """What the lab plays for a unit: one run of each in one boot, or from it for each seed."""
     first = unit.runs[0]
     labels = list(dict.fromkeys(run.setting.label for run in unit.runs))
     schemes = {run.setting.label: run.setting.scheme for run in unit.runs}
@@ -230,7 +238,7 @@ def experiment(sweep: Sweep, unit: Unit) -> Experiment:
     made = Experiment(
         name=sweep.name, about=sweep.about, schemes=named, workloads=tuple(loads.values()),
         vms=tuple(dict.fromkeys(run.vms for run in unit.runs)), vcpus=first.vcpus,
-        pcpus=first.pcpus, reps=1, boots=1, guest_mem=first.guest_mem,
+        pcpus=first.pcpus, reps=1, boots=len(unit.seeds), guest_mem=first.guest_mem,
         max_repeats=sweep.max_repeats, variant=first.variant, host_variant=first.host_variant,
         share=tuple(scheme.name for scheme in named))
     config.check(replace(made, share=()), sweep.name)

@@ -3,6 +3,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 from lab.core import files, paths
 from lab.core.errors import UsageError
 from lab.plan.sweeps import Sweep
-from lab.report import jsonlines, swept
-from lab.report.swept import Facts, Swept, Versus
+from lab.report import findings, jsonlines, swept
+from lab.report.swept import Facts, Found, Hunted, Swept, Versus
 from lab.sweep import analysis, grid
 from lab.sweep.model import Build
 from lab.sweep.store import Row, Store
@@ -28,20 +29,38 @@ def of(sweep: Sweep, directory: Path, file: Path) -> Swept:
     if not rows:
         raise UsageError(f"{directory} has no run of a sweep: make some with"
                          f" ./pvsync sweep {file} --out {directory}")
+    command = ("./pvsync", "sweep", _shown(file))
+    facts = _facts(latest, _lacking(sweep, rows), len(store.rows), swept.parts(directory))
+    if sweep.hunt:
+        return Swept(sweep, command, facts, placebos=(), ranking=(), unranked=(), versus=(),
+                     marginals=(), values=(), flatness=(), cells=(), hunted=hunted(rows))
     ranked = analysis.ranking(rows, sweep.schemes[0])
     placebos = _placebos(sweep)
     far = swept.distance(ranked, placebos)
     valued = analysis.values(rows, sweep.schemes[0])
     return Swept(
-        sweep=sweep, command=("./pvsync", "sweep", _shown(file)),
-        facts=_facts(latest, _lacking(sweep, rows), len(store.rows), swept.parts(directory)),
-        placebos=placebos,
+        sweep=sweep, command=command, facts=facts, placebos=placebos,
         ranking=tuple(one for one in ranked if one.runs),
         unranked=tuple(one.setting for one in ranked if not one.runs),
         versus=tuple(_versus(sweep, latest, rows, far)),
         marginals=tuple(analysis.marginals(rows, sweep.schemes[0])), values=tuple(valued),
         flatness=tuple(analysis.flatness(ranked, valued, far)),
         cells=tuple(analysis.cells(rows)))
+
+
+def hunted(rows: Sequence[Row]) -> Hunted:
+    """What the rows of a hunt show. One whose run never began tells of no fault."""
+    begun = [row for row in rows if row.tries]
+    return Hunted(
+        len({row.seed for row in begun}), dict(sorted(Counter(map(_place, begun)).items())),
+        tuple(Found(findings.kind(row.reason), _place(row), row.seed, row.unit,
+                    PLACE.sub("", row.reason))
+              for row in sorted(begun, key=lambda row: (_place(row), row.seed))
+              if not row.valid))
+
+
+def _place(row: Row) -> str:
+    return f"{row.setting}, {row.workload}"
 
 
 def write(found: Swept, directory: Path) -> None:

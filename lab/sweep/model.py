@@ -57,6 +57,13 @@ class Run:
     guest_mem: int
     variant: str
     host_variant: str
+    of_boot: int = 0
+    """So many seeds go on from one saved boot; 0 where each seed boots a host of its own."""
+
+    @property
+    def boot_seed(self) -> int:
+        """The first seed of those that share its boot."""
+        return self.seed - (self.seed - 1) % self.of_boot if self.of_boot else self.seed
 
     @cached_property
     def key(self) -> str:
@@ -65,7 +72,8 @@ class Run:
         Nor are the runs that its unit makes before it, how often a run may be repeated, how
         long guests may boot, and the lab's own commit. Each row names its unit and its commit.
         """
-        return digest({
+        shared = {"of_boot": self.of_boot} if self.of_boot else {}
+        return digest(shared | {
             "build": asdict(self.build), "machine": machine_content(self.machine),
             "vcpus": self.vcpus, "pcpus": self.pcpus, "vms": self.vms, "seed": self.seed,
             "guest_mem": self.guest_mem, "variant": [self.variant, self.host_variant],
@@ -78,6 +86,11 @@ class Unit:
     """One boot of a host with its guests, and the runs that they make."""
 
     runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of its runs, in order: one, or all that go on from its boot."""
+        return sorted({run.seed for run in self.runs})
 
     @cached_property
     def key(self) -> str:

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from lab.core import files
 from lab.plan.sweeps import Sweep
-from lab.report import pages, swept, swept_page, swept_pictures
+from lab.report import hunted, pages, swept, swept_page, swept_pictures
 from lab.report.swept import Cell, Swept
 from lab.report.swept_page import number
 from lab.sweep import keep, search
@@ -36,12 +36,15 @@ def make(sweep: Sweep, directory: Path, file: Path) -> str:
         verdict=search.said(judged) if judged else "",
         plots=[(one.caption, Markup(one.svg)) for one in swept_pictures.plots(found)],
         cells=[_cell(one) for one in found.cells], mixed=" ".join(mixed),
+        hunt=hunted.table(found) if found.hunted else None,
+        findings=hunted.shown(found) if found.hunted else [],
         failed=[*found.facts.failed.items()])
     files.replace(directory / FILE, page)
     keep.write(found, directory)
     lines = ["  ".join(row) for row in table[:5]]
     return "\n".join([*lines, *swept_page.said(found), *found.flatness,
                       *([search.said(judged)] if judged else []), *mixed,
+                      *(hunted.shown(found) if found.hunted else []),
                       *(str(directory / name) for name in (FILE, swept.FILE))])
 
 

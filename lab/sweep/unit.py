@@ -27,6 +27,8 @@ class Outcome:
     scheme: str
     workload: str
     vms: int
+    boot: int
+    """Number of its host: of its seed, where several go on from one boot."""
     valid: bool
     reason: str
     figures: tuple[float, ...]
@@ -51,14 +53,14 @@ def files(places: dict[str, str], told: dict[str, Any]) -> Images:
 def outcomes(directory: Path, experiment: Experiment) -> list[Outcome]:
     """The last try at each run of a result directory."""
     workloads = {one.name: one for one in experiment.workloads}
-    last: dict[tuple[str, str, int], RunRecord] = {}
+    last: dict[tuple[str, str, int, int], RunRecord] = {}
     for record in parse.runs(directory).records:
-        last[record.scheme, record.workload, record.vms] = record
+        last[record.scheme, record.workload, record.vms, record.boot] = record
     found = []
-    for (scheme, workload, vms), record in last.items():
+    for (scheme, workload, vms, boot), record in last.items():
         values, why = (parse.guest_figures(directory, record, workloads[workload])
                        if record.valid else ({}, record.reason))
-        found.append(Outcome(scheme, workload, vms, bool(values), why, tuple(values.values()),
+        found.append(Outcome(scheme, workload, vms, boot, bool(values), why, tuple(values.values()),
                              record.seed, record.attempt + 1))
     return found
 
@@ -67,7 +69,8 @@ def main() -> None:
     """Play, and write the answer."""
     task: Any = read_json(sys.stdin.read())
     experiment = decode(Experiment, task["experiment"])
-    options = runner.Options(backend="vt", seed=task["seed"], machine=task["machine"], jobs=1)
+    options = runner.Options(backend="vt", seed=task["seed"], machine=task["machine"], jobs=1,
+                             snapshot=task["snapshot"])
     with Scratch() as folder:
         try:
             runner.run(experiment, folder / "results", options, Plain(sys.stderr),

@@ -106,8 +106,8 @@ def play(task: dict[str, Any]) -> dict[str, Any]:
     time.sleep(float(os.environ.get(UNIT_S, "0.03")))
     experiment = task["experiment"]
     return {"core_s": 3.6, "wall_s": 4.0, "worker": f"pid {os.getpid()}", "runs": [
-        {"scheme": scheme["label"], "workload": load["name"], "vms": vms, "valid": True,
-         "reason": "", "seed": task["seed"], "tries": 1,
-         "figures": [figure(scheme, load["name"], vms, task["seed"])] * vms}
-        for scheme in experiment["schemes"] for load in experiment["workloads"]
-        for vms in experiment["vms"]]}
+        {"scheme": scheme["label"], "workload": load["name"], "vms": vms, "boot": boot,
+         "valid": True, "reason": "", "seed": task["seed"] + boot, "tries": 1,
+         "figures": [figure(scheme, load["name"], vms, task["seed"] + boot)] * vms}
+        for boot in range(experiment["boots"]) for scheme in experiment["schemes"]
+        for load in experiment["workloads"] for vms in experiment["vms"]]}
