@@ -10,6 +10,7 @@ from lab.build.images import Images
 from lab.core.errors import UsageError
 from lab.core.model import Experiment
 from lab.core.progress import Progress
+from lab.core.words import many
 from lab.machine import backend as backends
 from lab.machine import provenance
 from lab.plan import machine_model
@@ -18,9 +19,12 @@ from lab.run import parse
 
 def check(directory: Path, experiment: Experiment, backend: str = "auto",
           machine: str = machine_model.DEFAULT, snapshot: bool = False) -> None:
-    """UsageError unless the directory is whole and was begun with this very experiment."""
+    """UsageError unless the directory is whole and was begun with this very experiment.
+
+    Other numbers of boots, or seeds, will do: what a boot makes does not depend on the others.
+    """
     begun = parse.manifest(directory)
-    parse.runs(directory)
+    made = 1 + max((run.boot for run in parse.runs(directory).records), default=-1)
     parse.boots(directory)
     chosen = backends.choose(backend)
     wanted = {
@@ -31,7 +35,6 @@ def check(directory: Path, experiment: Experiment, backend: str = "auto",
         "vcpus": experiment.vcpus,
         "pcpus": experiment.pcpus,
         "reps": experiment.reps,
-        "boots": experiment.boots,
         "observe": experiment.observe,
         "window_ms": experiment.window_ms,
         "disturb": experiment.disturb,
@@ -48,6 +51,8 @@ def check(directory: Path, experiment: Experiment, backend: str = "auto",
             f"{directory} was begun with other {', '.join(different)}: resume it with the"
             f" command it was begun with ({shlex.join(begun.command)})."
         )
+    if experiment.boots < made:
+        raise UsageError(f"{directory} has runs of {many(made, 'boot')} or seeds: ask for no fewer")
 
 
 def same_files(directory: Path, experiment: Experiment, tree: Path | None,

@@ -11,7 +11,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -28,7 +28,7 @@ from lab.machine.machine import HostSpec
 from lab.machine.provenance import git_commit, machine_kind
 from lab.plan import in_force, kconfig, machine_model, schedule
 from lab.plan.schedule import PlannedRun
-from lab.run import durations, records
+from lab.run import durations, parse, records
 from lab.run.fleet import HOST_QEMU, HOST_WORK, guest_files, guest_memory, guest_spec
 from lab.run.rounds import Runner
 
@@ -166,6 +166,9 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
         if not begun:
             manifest = _manifest(experiment, options, chosen, files)
             records.write_json(directory / records.MANIFEST, manifest)
+        elif (old := parse.manifest(directory)).boots != experiment.boots:
+            new = replace(old, boots=experiment.boots, command=options.command)
+            records.write_json(directory / records.MANIFEST, new)
         spec = host_spec(experiment, chosen, files, options.machine, options.seed)
         return Runner(experiment, directory, spec, options.seed, progress,
                       jobs_at_once(experiment, chosen, options.jobs), options.snapshot).run()

@@ -29,7 +29,7 @@ from lab.core.scratch import PREFIX, Scratch, sweep
 from lab.machine import machine
 from lab.machine.control import Control, HostLost
 from lab.machine.machine import HostSpec, Machine
-from lab.run import records, runner
+from lab.run import parse, records, runner
 from lab.run.fleet import Fleet
 from lab.run.runner import Options
 from tests.lab.places import LIMIT, Place, one_sentence, place
@@ -283,6 +283,20 @@ def test_two_labs_in_one_directory(place: Place) -> None:
     _, errors = lab.communicate(timeout=LIMIT)
     assert lab.returncode == 0, errors
     assert [run.valid for run in place.runs() if run.valid] == [True] * 4
+
+
+def test_more_boots_go_on(place: Place) -> None:
+    assert place.run("--out", str(place.out))[0] == 0
+    first = [run.id for run in place.runs()]
+    boots = 2 + max(run.boot for run in place.runs())
+    assert place.run("--resume", str(place.out), "--boots", str(boots))[0] == 0
+    runs = place.runs()
+    assert [run.id for run in runs][:len(first)] == first
+    assert {run.boot for run in runs[len(first):]} == {boots - 1}
+    manifest = parse.manifest(place.out)
+    assert manifest.boots == boots and "--boots" in manifest.command
+    status, errors = place.run("--resume", str(place.out))
+    assert status == 2 and "ask for no fewer" in errors
 
 
 def test_a_directory_that_another_lab_took_meanwhile(tmp_path: Path) -> None:

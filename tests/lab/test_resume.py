@@ -59,7 +59,7 @@ def test_resume_with_another_kernel(
         (config.Overrides(vms=(1,)), "vms"),
         (config.Overrides(schemes=("pmt",)), "schemes"),
         (config.Overrides(command="true"), "workloads"),
-        (config.Overrides(reps=9, boots=9), "reps, boots"),
+        (config.Overrides(reps=9, boots=9), "reps"),
         (config.Overrides(vcpus=1, pcpus=1), "vcpus, pcpus"),
         (config.Overrides(observe=True), "observe"),
         (config.Overrides(observe="tlb"), "observe"),
@@ -74,6 +74,22 @@ def test_resume_of_another_experiment(
     directory = begun(tmp_path, config.experiment("demo"))
     with pytest.raises(UsageError, match=f"was begun with other {different}: resume it"):
         resuming.check(directory, config.experiment("demo", change), "tcg")
+
+
+@pytest.mark.parametrize("boots", [1, 2, 9])
+def test_resume_with_other_seeds(tmp_path: Path, boots: int) -> None:
+    """The directory has runs of the first boot alone."""
+    directory = begun(tmp_path, config.experiment("demo"))
+    changed = config.experiment("demo", config.Overrides(boots=boots))
+    resuming.check(directory, changed, "tcg")
+    lines = (directory / "runs.jsonl").read_text().splitlines()
+    last = json.dumps(json.loads(lines[-1]) | {"id": "b4", "boot": 4})
+    (directory / "runs.jsonl").write_text("\n".join([*lines, last, ""]))
+    if boots < 5:
+        with pytest.raises(UsageError, match="has runs of 5 boots or seeds: ask for no fewer"):
+            resuming.check(directory, changed, "tcg")
+    else:
+        resuming.check(directory, changed, "tcg")
 
 
 def test_resume_without_the_snapshot(tmp_path: Path) -> None:
