@@ -10,7 +10,7 @@ from lab.cli.params import DIRECTORY, LIST_WIDTH
 
 
 @click.command(short_help="How much this host's virtual machines are held up, and why.")
-@click.option("--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+@click.option("-s", "--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
               metavar="SECONDS", help="How often to look.")
 @click.option("--once", is_flag=True, help="Show one interval, and stop.")
 @click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,

@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +27,10 @@ SHOWN = 0.005
 """Kinds of preemptions with a smaller share are not shown."""
 LEAST_WHY = 12
 """Columns for them, in which they are below each other."""
+WIDEST = 1000
+"""Columns, more than any table of them needs."""
+LEAST_NAME = 6
+"""Columns for a VM's name, of which the rest is below."""
 NOT_TOLD = "kernel (not told)"
 """The kernel of a guest that says nothing."""
 STOCK = ("This host's kernel has no pvsync: it can say how often vCPUs lost their CPU and how long"
@@ -106,32 +111,65 @@ def reasons(why: Preemptions | None) -> str:
 
 def render(found: list[Row], seconds: float) -> RenderableType:
     """The view of some time."""
-    known = any(row.why is not None for row in found)
-    number = f"{len(found)} virtual {'machine' if len(found) == 1 else 'machines'}"
+    return _View(found, seconds)
+
+
+@dataclass(frozen=True)
+class _View:
+    """Everything in one table, or on a narrow terminal what a VM did below it."""
+
+    found: list[Row]
+    seconds: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        found, known = self.found, any(row.why is not None for row in self.found)
+        number = f"{len(found)} virtual {'machine' if len(found) == 1 else 'machines'}"
+        yield Text(f"{number}, the last {self.seconds:.1f} s", style="bold")
+        table = _table(found, known)
+        least = Measurement.get(console, options.update(max_width=WIDEST), table).minimum
+        names = max((len(row.name) for row in found), default=0)
+        if not known or least - max(0, names - LEAST_NAME) <= options.max_width:
+            yield table
+        else:
+            yield _table(found, known, narrow=True)
+            yield Text()
+            yield from (Text(_below(row)) for row in found)
+        yield Text()
+        yield from (Text(line) for line in _notes(found, known))
+
+
+def _table(found: list[Row], known: bool, narrow: bool = False) -> Table:
     table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    table.add_column("VM", overflow="fold")
-    for head in ("pid", "vCPUs", "held\nup %", "preempt\n/s"):
-        table.add_column(head, justify="right", no_wrap=True)
-    if known:
-        table.add_column("why", min_width=LEAST_WHY)
-        for head in ("avoided\n%", "unavoid-\nable/s", "granted\n/s", "us/\ngrant", "yields\n/s"):
+    heads = {"VM": True, "pid": not narrow, "vCPUs": True, "held\nup %": True,
+             "preempt\n/s": True, "why": known and not narrow, "avoided\n%": known,
+             "unavoid-\nable/s": known, "granted\n/s": known and not narrow,
+             "us/\ngrant": known and not narrow, "yields\n/s": known}
+    for head in (head for head, shown in heads.items() if shown):
+        if head == "VM":
+            table.add_column(head, overflow="fold")
+        elif head == "why":
+            table.add_column(head, min_width=LEAST_WHY)
+        else:
             table.add_column(head, justify="right", no_wrap=True)
     for row in found:
-        table.add_row(*(Text(cell) for cell in _cells(row, known)))
-    title = Text(f"{number}, the last {seconds:.1f} s", style="bold")
-    return Group(title, table, Text(), *(Text(line) for line in _notes(found, known)))
+        cells = zip(_cells(row), heads.values(), strict=True)
+        table.add_row(*(Text(cell) for cell, shown in cells if shown))
+    return table
 
 
-def _cells(row: Row, known: bool) -> list[str]:
-    cells = [row.name, str(row.pid), str(row.vcpus or "-"), _percent(row.held_up),
-             _number(row.preempted_per_s)]
-    if not known:
-        return cells
+def _cells(row: Row) -> list[str]:
     why = row.why
     put_off = ["-"] * 4 if why is None else [
         _percent(why.avoided), _number(why.unavoidable_per_s), _number(why.granted_per_s),
         _number(why.us_per_grant)]
-    return [*cells, reasons(why), *put_off, _number(row.yields_per_s)]
+    return [row.name, str(row.pid), str(row.vcpus or "-"), _percent(row.held_up),
+            _number(row.preempted_per_s), reasons(why), *put_off, _number(row.yields_per_s)]
+
+
+def _below(row: Row) -> str:
+    """What the narrow table leaves out."""
+    granted, each = _cells(row)[8:10]
+    return f"{row.name} ({row.pid}): {reasons(row.why)}; granted {granted}/s, {each} us each"
 
 
 def _notes(found: list[Row], known: bool) -> Iterator[str]:

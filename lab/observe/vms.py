@@ -12,9 +12,10 @@ What ends meanwhile is left out; what a kernel does not have is None.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from lab.core.errors import LabError, UsageError
@@ -90,23 +91,26 @@ def switches(status: str) -> int | None:
 def vm_name(cmdline: str, comm: str) -> str:
     """QEMU's name of the VM, else the process's; `cmdline` has a NUL after each word."""
     parts = [part.replace("\0", ",") for part in
-             _after(cmdline, "-name").replace(",,", "\0").split(",")]
+             _after(cmdline, "name").replace(",,", "\0").split(",")]
     named = [part.removeprefix("guest=") for part in parts if part.startswith("guest=")]
     return (_printable((named or parts)[0]) or _printable(comm) or "?")[:LONGEST_NAME]
 
 
 def vm_number(cmdline: str) -> str:
     """Proxmox's number of the VM, or nothing."""
-    number = _after(cmdline, "-id")
+    number = _after(cmdline, "id")
     return number if PID.fullmatch(number) else ""
 
 
 def _after(cmdline: str, option: str) -> str:
     """The word after an option, or nothing."""
-    words = cmdline.split("\0")
-    with suppress(ValueError, IndexError):
-        return words[words.index(option) + 1]
-    return ""
+    return next(iter(options(cmdline.split("\0"), option)), "")
+
+
+def options(words: Sequence[str], name: str) -> list[str]:
+    """The word after each option of that name on QEMU's command line, which takes -name and
+    --name."""
+    return [after for word, after in pairwise(words) if word in {f"-{name}", f"--{name}"}]
 
 
 def _printable(text: str) -> str:

@@ -8,9 +8,9 @@ pvsync. A cure that does not exist is `NOTHING`. Every threshold has its source 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from lab.core.words import many
+from lab.observe import vms
 from lab.operate.figures import HostFigures, VmFigures
 from lab.operate.sample import Facts
 
@@ -43,7 +43,7 @@ SECTIONS = Threshold(0.10, OURS)
 EXITS = Threshold(0.05, OURS)
 EXIT_S = 1.5e-6
 """About what an exit and its entry take on a processor of today; taken for an estimate only."""
-DEDICATED = re.compile(r"(?:^|,)\+?kvm-hint-dedicated(?:=on)?(?:,|$)")
+DEDICATED = re.compile(r"(?:^|,)\+?kvm[-_]hint[-_]dedicated(?:=on)?(?:,|$)")
 SLEEP_COUNTS = (6, 12)
 """Kernels from this one on take some sleep for waiting, see docs/results/found.md."""
 
@@ -201,14 +201,9 @@ def _sections(vm: VmFigures) -> Iterator[Finding]:
             "expired more than avoided (docs/operators.md)")
 
 
-def _option(words: tuple[str, ...], name: str) -> str:
-    """The word after an option of QEMU's command line, all of them joined."""
-    return ",".join(after for word, after in pairwise(words) if word == name)
-
-
 def _wrong(facts: Facts, host: HostFigures, vm: VmFigures) -> Iterator[Finding]:
     over = host.overcommit is not None and host.overcommit > 1
-    cpu, overcommitted = _option(vm.words, "-cpu"), _option(vm.words, "-overcommit")
+    cpu, overcommitted = (",".join(vms.options(vm.words, one)) for one in ("cpu", "overcommit"))
     if over and DEDICATED.search(cpu):
         yield Finding(
             "hint-dedicated", vm.name, "its guest is told that it has its CPUs for itself",

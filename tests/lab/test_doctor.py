@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from lab.cli import doctor as cli_doctor
 from lab.cli import main as cli
 from lab.core import paths
 from lab.core.errors import LabError
-from lab.observe import preemptions
+from lab.observe import preemptions, vms
 from lab.operate import doctor, figures, findings, sample
 from lab.operate.figures import HostFigures, VmFigures
 from lab.operate.findings import Finding
@@ -88,6 +89,18 @@ def test_each_finding(key: str, vm: dict[str, object], of_host: dict[str, float]
     one = seen[key]
     assert one.what and one.why and one.today and one.pvsync
     assert one.vm == ("" if key == "stolen" else "web")
+
+
+@pytest.mark.parametrize(("monitor", "number", "wrong"), [
+    ("libvirt", "", {"hint-dedicated"}), ("proxmox", "100", {"hint-dedicated", "cpu-pm"}),
+    ("qemu", "", {"hint-dedicated", "cpu-pm"})])
+def test_whole_command_lines(monitor: str, number: str, wrong: set[str]) -> None:
+    """As libvirt 11.3 writes it for web.xml, as Proxmox VE does for `args`, and by hand."""
+    file = paths.ROOT / f"tests/lab/data/vm-{monitor}.cmdline"
+    words = tuple(shlex.split(file.read_text()))
+    line = "".join(f"{word}\0" for word in words)
+    assert (vms.vm_name(line, "comm"), vms.vm_number(line)) == ("web", number)
+    assert set(found(replace(QUIET, words=words))) == wrong
 
 
 def test_what_is_right_on_another_host() -> None:

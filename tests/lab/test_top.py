@@ -92,6 +92,7 @@ def test_switches() -> None:
 @pytest.mark.parametrize(("words", "name"), [
     (("qemu", "-name", "web"), "web"), (("qemu", "-name", "guest=web,debug-threads=on"), "web"),
     (("qemu", "-name", "debug-threads=on,guest=web"), "web"),
+    (("qemu", "--name", "web"), "web"),
     (("qemu", "-name", "guest=a,,b,process=c"), "a,b"), (("qemu", "-name"), "comm"),
     (("qemu", "-name", ""), "comm"), (("crosvm", "run"), "comm"),
     (("qemu", "-name", "a\x1b[2Jb"), "a[2Jb"), ((), "comm")])
@@ -279,11 +280,18 @@ def test_names_are_no_markup() -> None:
     assert "[red]x" in shown(top.render([Row(7, "[red]x", 1, 0.1, 1, None, None)], 2.0))
 
 
-def test_narrow_terminals_keep_the_figures() -> None:
-    why = preemptions.figures(ZEROS | {"preempt_unknown": 5, "preempt_user": 5}, 1.0)
-    text = shown(top.render([Row(1234567, "a-long-name", 128, 1, 99_999, why, 1e5)], 2.0), width=80)
-    cells = " ".join(lines(text))
-    assert "1234567 128 100 99,999" in cells and cells.count("50 %") == 2 and "…" not in text
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminals_keep_the_figures(width: int) -> None:
+    why = preemptions.figures(ZEROS | {"preempt_unknown": 5, "preempt_user": 5,
+                                       "extend_granted": 400, "extend_ns": 10**7}, 1.0)
+    found = [Row(1234567, "a-rather-long-name", 128, 1, 99_999, why, 1e5),
+             Row(7, "web", 2, 0.125, 99, why, 5.0)]
+    text = shown(top.render(found, 2.0), width=width)
+    said = " ".join(lines(text))
+    assert "128 100 99,999 - 0.0 100,000" in said and "web 2 12.5 99.0 - 0.0 5.0" in said
+    assert "web (7): user 50 %, kernel (not told) 50 %; granted 400/s, 25.0 us each" in said
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    assert "web (7)" not in shown(top.render(found, 2.0), width=100)
 
 
 def test_each_view_is_of_what_was_added(host: Host) -> None:
