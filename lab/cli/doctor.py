@@ -32,6 +32,8 @@ APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | 
               help="Append CSV to this file, for ever.")
 @click.option("--co-stop", "trace_s", type=click.FloatRange(0.1, 600), metavar="SECONDS",
               help="Trace the scheduler so long in each look, for an estimate of co-stop.")
+@click.option("--steal", is_flag=True,
+              help="Ask the guests' agents what they take for stolen, by virsh or Proxmox's qm.")
 @click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
 @click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
@@ -39,11 +41,11 @@ APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | 
 @click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
               help="Where it is mounted.")
 def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path | None,
-           trace_s: float | None, **where: Path) -> None:
+           trace_s: float | None, steal: bool, **where: Path) -> None:
     """Look at this KVM host, with pvsync or without: who waits, why, what it costs, what helps.
 
-    Changes nothing, but that a pvsync kernel counts meanwhile, and that --co-stop has a folder of
-    its own in tracefs. Ctrl-C ends it.
+    Changes nothing, but that a pvsync kernel counts meanwhile, that --co-stop has a folder of its
+    own in tracefs, and that --steal has each guest asked. Ctrl-C ends it.
     """
     if as_json and (as_csv or file):
         raise UsageError("give --json or --csv, not both; -L is CSV")
@@ -51,8 +53,8 @@ def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path 
     with vms.counting(host.debugfs), _to(file) as out, contextlib.suppress(KeyboardInterrupt):
         fresh = (as_csv or file is not None) and (file is None or out.tell() == 0)
         if fresh:
-            _put(out, looking.head(trace_s is not None))
-        for look in looking.looks(host, interval, trace_s=trace_s):
+            _put(out, looking.head(trace_s is not None, steal))
+        for look in looking.looks(host, interval, trace_s=trace_s, steal=steal):
             if as_json:
                 _put(out, looking.as_json(look) + "\n")
             elif as_csv or file:

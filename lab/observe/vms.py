@@ -93,7 +93,7 @@ def vm_name(cmdline: str, comm: str) -> str:
     parts = [part.replace("\0", ",") for part in
              _after(cmdline, "name").replace(",,", "\0").split(",")]
     named = [part.removeprefix("guest=") for part in parts if part.startswith("guest=")]
-    return (_printable((named or parts)[0]) or _printable(comm) or "?")[:LONGEST_NAME]
+    return (printable((named or parts)[0]) or printable(comm) or "?")[:LONGEST_NAME]
 
 
 def vm_number(cmdline: str) -> str:
@@ -113,7 +113,8 @@ def options(words: Sequence[str], name: str) -> list[str]:
     return [after for word, after in pairwise(words) if word in {f"-{name}", f"--{name}"}]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Without what a terminal would obey."""
     return "".join(c for c in text.strip() if c.isprintable())
 
 

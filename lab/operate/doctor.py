@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, fields
 
 from lab.core.errors import LabError
 from lab.core.words import many
-from lab.operate import figures, findings, sample, sched_events
+from lab.operate import agents, figures, findings, sample, sched_events
+from lab.operate.agents import Answer
 from lab.operate.costop import Costop
 from lab.operate.figures import HostFigures, VmFigures
 from lab.operate.findings import Finding
-from lab.operate.sample import Facts
+from lab.operate.sample import Facts, Sample
 from lab.operate.settings import Host
 
 WIDTH = 60
@@ -28,12 +29,15 @@ TRACED = ("ran_beside", "waited_beside", "unknown")
 """Of Costop those that JSON and CSV have, shares 0 to 1; in CSV with "traced_" before."""
 ESTIMATED = ("Co-stop, estimated from tracepoints: time in which a vCPU ran while a sibling of its"
              " VM waited for a CPU, and in which it waited while a sibling ran")
+STOLEN = ("Stolen, as each guest's agent says: steal of its own CPUs' time, `st` in its own top")
 LEGEND = ("held up: of the vCPUs' time, waiting for a CPU, as esxtop's %RDY. co-stop: running"
           " while another vCPU of the VM waits for a CPU; an estimate, and at most so much."
           " yields: directed yields of vCPUs that spin; ok: those followed. poll: KVM polled in"
           " vain. exits: of one vCPU. -: this kernel does not tell.")
 SLEEP = ("Linux 6.12 and later count some sleep of vCPUs as waiting, where they are not tied to"
          " CPUs: held up and co-stop may be less than they seem.")
+LOCKED = ("This kernel is locked down (Secure Boot), which closes KVM's statistics in debugfs, also"
+          " to root: yields, polls and exits are unknown here. `virsh domstats --vcpu` has them.")
 
 
 @dataclass(frozen=True)
@@ -45,25 +49,35 @@ class Look:
     findings: list[Finding]
     traced: Mapping[int, Costop] | None = None
     """By the VM's process; None where it was not asked for."""
+    steal: Mapping[int, float | str] | None = None
+    """What its guest takes for stolen, 0 to 1, or why that is unknown; likewise."""
 
 
 def looks(host: Host, interval: float, sleep: Callable[[float], None] = time.sleep,
-          trace_s: float | None = None) -> Iterator[Look]:
+          trace_s: float | None = None, steal: bool = False) -> Iterator[Look]:
     """A look after every interval, for ever; LabError when no VM runs.
 
     With `trace_s` the scheduler's events are traced so long, and a look takes as long at least.
+    With `steal` the guests are asked, too.
     """
     before = sample.read(host)
     if not before.vms:
         raise LabError("no virtual machine runs under KVM on this machine")
+    told = _ask(before) if steal else {}
     while True:
         traced = None if trace_s is None else sched_events.collect(host, trace_s)
         sleep(max(0.0, interval - (trace_s or 0.0)))
         after = sample.read(host)
         facts = sample.facts(host)
         found = figures.of_host(facts, before, after)
-        yield Look(facts, found, findings.of(facts, found), traced)
-        before = after
+        new = _ask(after) if steal else {}
+        yield Look(facts, found, findings.of(facts, found), traced,
+                   agents.shares(told, new) if steal else None)
+        before, told = after, new
+
+
+def _ask(seen: Sample) -> dict[int, Answer]:
+    return agents.ask(one.vm for one in seen.vms.values())
 
 
 def text(look: Look) -> str:
@@ -86,12 +100,13 @@ def text(look: Look) -> str:
             f" {_percent(vm.held_up):>5} {_percent(vm.costop):>5} {_number(vm.yields_per_s):>6}"
             f" {_percent(vm.yields_taken):>4} {_percent(vm.polled):>4}"
             f" {_number(vm.exits_per_s):>6}".rstrip())
-    lines += ["", *_traced(look)]
+    lines += ["", *_traced(look), *_stolen(look)]
     for number, one in enumerate(look.findings, 1):
         lines += [*_finding(number, one), ""]
     if not look.findings:
         lines += ["Nothing found: no VM is held up, nothing is set wrong.", ""]
-    notes = [LEGEND, *([SLEEP] if findings.takes_sleep_for_waits(look.facts) else [])]
+    notes = [LEGEND, *([SLEEP] if findings.takes_sleep_for_waits(look.facts) else []),
+             *([LOCKED] if look.facts.lockdown else [])]
     for note in notes:
         lines += textwrap.wrap(note, WIDTH)
     return "\n".join(lines) + "\n"
@@ -104,18 +119,36 @@ def _traced(look: Look) -> Iterator[str]:
     yield from textwrap.wrap(f"{ESTIMATED}.", WIDTH)
     for vm in look.host.vms:
         one = look.traced.get(vm.pid)
-        if len(vm.name) > NAME:
-            yield vm.name
-        said = "one vCPU has no sibling" if one is None else (
+        yield from _named(vm, "one vCPU has no sibling" if one is None else (
             f"ran {_percent(one.ran_beside)} %, waited {_percent(one.waited_beside)} %"
-            f"; {_percent(one.unknown)} % unknown")
-        yield f"{vm.name if len(vm.name) <= NAME else '':{NAME}} {said}"
+            f"; {_percent(one.unknown)} % unknown"))
     lost = max((one.lost for one in look.traced.values()), default=0)
     if lost:
         yield from textwrap.wrap(
             f"{many(lost, 'event')} {'was' if lost == 1 else 'were'} lost: these figures are"
             " doubtful. Trace for a shorter time, or when less goes on.", WIDTH)
     yield ""
+
+
+def _stolen(look: Look) -> Iterator[str]:
+    """Likewise."""
+    if look.steal is None:
+        return
+    yield from textwrap.wrap(f"{STOLEN}.", WIDTH)
+    for vm in look.host.vms:
+        said = look.steal.get(vm.pid, "it has just started")
+        yield from _named(vm, f"unknown: {said}" if isinstance(said, str)
+                          else f"{_percent(said)} %")
+    yield ""
+
+
+def _named(vm: VmFigures, said: str) -> Iterator[str]:
+    """Something of a VM."""
+    if len(vm.name) > NAME:
+        yield vm.name
+    first = f"{vm.name if len(vm.name) <= NAME else '':{NAME}} "
+    yield from textwrap.wrap(first + said, WIDTH, subsequent_indent=" " * (NAME + 1),
+                             drop_whitespace=True)
 
 
 def _finding(number: int, one: Finding) -> Iterator[str]:
@@ -145,13 +178,23 @@ def _number(value: float | None) -> str:
 def as_json(look: Look) -> str:
     """One object in one line."""
     vms = [{name: value for name, value in asdict(vm).items()
-            if name not in {"words", "allowed", "why"}} | _traced_json(look, vm)
+            if name not in {"words", "allowed", "why"}} | _asked(look, vm)
            for vm in look.host.vms]
     host = {field.name: getattr(look.host, field.name) for field in fields(look.host)
             if field.name != "vms"}
     return json.dumps({"release": look.facts.release, "pvsync": bool(look.facts.pvsync),
-                       "cpus": len(look.facts.cpus), **host, "vms": vms,
-                       "findings": [asdict(one) for one in look.findings]})
+                       "lockdown": look.facts.lockdown, "cpus": len(look.facts.cpus), **host,
+                       "vms": vms, "findings": [asdict(one) for one in look.findings]})
+
+
+def _asked(look: Look, vm: VmFigures) -> dict[str, object]:
+    """What was asked for besides."""
+    return _traced_json(look, vm) | ({} if look.steal is None else {"steal": _steal(look, vm)})
+
+
+def _steal(look: Look, vm: VmFigures) -> float | None:
+    said = (look.steal or {}).get(vm.pid)
+    return said if isinstance(said, float) else None
 
 
 def _traced_json(look: Look, vm: VmFigures) -> dict[str, object]:
@@ -162,10 +205,11 @@ def _traced_json(look: Look, vm: VmFigures) -> dict[str, object]:
                               **{name: getattr(one, name) for name in TRACED}}}
 
 
-def head(traced: bool = False) -> str:
+def head(traced: bool = False, steal: bool = False) -> str:
     """The first line of CSV."""
     more = (*(f"traced_{name}" for name in TRACED), "traced_lost") if traced else ()
-    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings", *more])
+    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings", *more,
+                 *(["steal"] if steal else [])])
 
 
 def rows(look: Look, now: float) -> str:
@@ -182,7 +226,7 @@ def _csv(look: Look, vm: VmFigures, stamp: str) -> str:
     if one is not None:
         more = [*(_cell(getattr(one, name)) for name in TRACED), str(one.lost)]
     return _row([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus), *map(_cell, values),
-                 found, *more])
+                 found, *more, *([] if look.steal is None else [_cell(_steal(look, vm))])])
 
 
 def _cell(value: float | None) -> str:

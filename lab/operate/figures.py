@@ -4,6 +4,7 @@
 Shares are of the vCPUs' time, 0 to 1; None is unknown.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -91,9 +92,15 @@ def of_host(facts: Facts, before: Sample, after: Sample) -> HostFigures:
         vcpus=vcpus,
         overcommit=ratio(vcpus, len(facts.cpus)),
         idle=ratio(add(ticks[IDLE:IOWAIT + 1]), whole) if len(ticks) > IOWAIT else None,
-        stolen=ratio(ticks[STEAL], whole) if len(ticks) > STEAL else None,
+        stolen=stolen(before.ticks, after.ticks),
         vms=tuple(sorted(found, key=lambda vm: (-(vm.held_up or 0), vm.name, vm.pid))),
     )
+
+
+def stolen(before: Sequence[int], after: Sequence[int]) -> float | None:
+    """Share of some CPUs' time that a hypervisor below them had, from their ticks."""
+    ticks = [grown(*pair) for pair in zip(before, after, strict=False)]
+    return ratio(ticks[STEAL], add(ticks[:GUEST])) if len(ticks) > STEAL else None
 
 
 def _vm(before: VmSample, after: VmSample) -> VmFigures:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lab.observe import vms
 from lab.observe.vms import Vm
-from lab.operate.settings import Host, of_host
+from lab.operate.settings import Host, lockdown, of_host
 
 STATS = ("exits", "halt_exits", "halt_attempted_poll", "halt_successful_poll",
          "halt_poll_success_ns", "halt_poll_fail_ns", "directed_yield_attempted",
@@ -96,6 +96,8 @@ class Facts:
     """Of the scheduler; none if they are unknown."""
     pvsync: dict[str, str]
     """Its parameters; none on a kernel without it."""
+    lockdown: str = ""
+    """How the kernel is locked down, if it is: then debugfs has no statistics of KVM."""
 
 
 def cpu_list(text: str) -> frozenset[int]:
@@ -127,6 +129,7 @@ def facts(host: Host) -> Facts:
         flags=frozenset(flags[1].split() if flags else ()),
         features=frozenset(_text(host.debugfs / "sched/features").split()),
         pvsync=of_host(host),
+        lockdown=lockdown(host),
     )
 
 

@@ -278,6 +278,25 @@ def test_a_kernel_that_tells_little(fake: Fake) -> None:
     assert findings.of(facts, look.host) == [] and " - " in doctor.text(look)
 
 
+def test_a_kernel_that_is_locked_down(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens no file of debugfs that root could write, as KVM's statistics are."""
+    read = Path.read_text
+
+    def closed(self: Path, **more: str) -> str:
+        if self.parent.name == "7-11" or self.name == "features":
+            raise PermissionError(1, "Operation not permitted", str(self))
+        return read(self, **more)
+    assert doctor.LOCKED[:20] not in doctor.text(fake.look())
+    monkeypatch.setattr(Path, "read_text", closed)
+    fake.put("sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
+    fake.state(0, 0, 0)
+    look = fake.look()
+    (vm,) = look.host.vms
+    assert (vm.held_up, vm.costop, vm.exits_per_s, vm.yields_per_s) == (0.5, 0.25, None, None)
+    assert " ".join(doctor.text(look).split()).endswith(doctor.LOCKED)
+    assert json.loads(doctor.as_json(look))["lockdown"] == "integrity"
+
+
 def test_vms_that_come_and_go(fake: Fake) -> None:
     before = sample.read(fake.host)
     (fake.root / "proc/7/cmdline").unlink()
