@@ -29,7 +29,7 @@ FRAGMENT = "package"
 PACKAGES = {"dpkg-buildpackage": "dpkg-dev", "dh_builddeb": "debhelper", "rsync": "rsync",
             "cpio": "cpio", "openssl": "openssl", "/usr/include/openssl/opensslv.h": "libssl-dev"}
 """What shows them -> Debian packages that other builds do not need."""
-SIGNING = {"sbsign": "sbsigntool"}
+SIGNING = {"sbsign": "sbsigntool", "sbverify": "sbsigntool"}
 LSMOD = re.compile(r"(?m)^[A-Za-z0-9_]+\s+\d+\s")
 DATA = package.DATA
 BOOT = "pvsync-boot"
@@ -187,6 +187,7 @@ def _finished(deb: Path, folder: Path, sign: tuple[Path, Path] | None) -> Path:
             for image in (root / "boot").glob("vmlinuz-*"):
                 tools.run(["sbsign", "--key", str(sign[0]), "--cert", str(sign[1]), "--output",
                            str(image), str(image)])
+                tools.run(["sbverify", "--cert", str(sign[1]), str(image)])
             sums = root / "DEBIAN/md5sums"
             sums.unlink(missing_ok=True)  # one of them is no longer so
         tools.run(["dpkg-deb", "--root-owner-group", "--build", str(root), str(out)])

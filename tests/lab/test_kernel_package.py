@@ -12,7 +12,7 @@ import pytest
 from lab.build import kernel_package
 from lab.build.kernel_package import DATA, Wanted
 from lab.core import tools
-from lab.core.errors import UsageError
+from lab.core.errors import LabError, UsageError
 from tests.lab.calls import Call, call
 
 __all__ = ["call"]
@@ -53,22 +53,77 @@ def test_refusals_take_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     kernel_package.check(Wanted("cloud-amd64"))
 
 
+def pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """A key and its certificate."""
+    key, certificate = (folder / f"{name}.{kind}" for kind in ("key", "pem"))
+    subprocess.run(["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
+                    f"/CN={name}", "-keyout", key, "-out", certificate], check=True,
+                   capture_output=True)
+    return key, certificate
+
+
 def test_keys_are_tried_at_once(tmp_path: Path) -> None:
-    key, other, certificate = (tmp_path / name for name in ("key", "other", "certificate"))
-    for file in (key, other):
-        made = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
-                "/CN=a", "-keyout", str(file), "-out", str(certificate)]
-        subprocess.run(made, check=True, capture_output=True)
+    (key, _), (other, certificate) = pair(tmp_path, "first"), pair(tmp_path, "other")
     locked = tmp_path / "locked"
     subprocess.run(["openssl", "pkey", "-in", other, "-aes128", "-passout", "pass:word", "-out",
                     locked], check=True)
     kernel_package.check(Wanted("cloud-amd64", sign=(other, certificate)))
     for sign, why in (((key, certificate), "key is not the key of the certificate"),
-                      ((certificate, other), "certificate is no private key"),
+                      ((certificate, other), "pem is no private key"),
                       ((other, key), "key is no certificate"),
                       ((locked, certificate), "locked is no private key without a passphrase")):
         with pytest.raises(UsageError, match=why):
             kernel_package.check(Wanted("cloud-amd64", sign=sign))
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """A package as the kernel's build makes it, with an EFI program for a kernel."""
+    boot = tmp_path / "stage/boot"
+    boot.mkdir(parents=True)
+    source, linked = tmp_path / "a.S", tmp_path / "a.o"
+    source.write_text(".globl _start\n_start:\txor %eax, %eax\n\tret\n")
+    subprocess.run(["gcc", "-c", source, "-o", linked], check=True)
+    subprocess.run(["ld", "-m", "i386pep", "--subsystem", "10", "-e", "_start", linked, "-o",
+                    boot / f"vmlinuz-{OURS}"], check=True)
+    control = tmp_path / "stage/DEBIAN/control"
+    control.parent.mkdir()
+    control.write_text(f"Package: linux-image-{OURS}\nVersion: 1\nArchitecture: amd64\n"
+                       "Maintainer: a <a@b>\nDescription: kernel\n")
+    (control.parent / "md5sums").write_text(f"{'0' * 32}  boot/vmlinuz-{OURS}\n")
+    made = tmp_path / f"linux-image-{OURS}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tmp_path / "stage", made],
+                   check=True, capture_output=True)
+    return made
+
+
+def test_a_signed_image_verifies(image: Path, tmp_path: Path,
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the certificate that was given, and by no other; without a key it is as it was built."""
+    given, other = pair(tmp_path, "given"), pair(tmp_path, "other")
+    kernels = {}
+    for name, sign in (("signed", given), ("plain", None)):
+        out = tmp_path / name
+        out.mkdir()
+        made = kernel_package._finished(image, out, sign)
+        subprocess.run(["dpkg-deb", "-R", made, out / "root"], check=True)
+        kernels[name] = out / "root/boot" / f"vmlinuz-{OURS}"
+        assert "Depends: pvsync-boot\n" in (out / "root/DEBIAN/control").read_text()
+
+    def verifies(file: Path, certificate: Path) -> bool:
+        return not subprocess.run(["sbverify", "--cert", certificate, file], check=False,
+                                  capture_output=True).returncode
+    assert [verifies(kernels["signed"], by[1]) for by in (given, other)] == [True, False]
+    assert not verifies(kernels["plain"], given[1])
+    built = tmp_path / "stage/boot" / f"vmlinuz-{OURS}"
+    assert kernels["plain"].read_bytes() == built.read_bytes()
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sbsign").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match="`sbverify --cert` failed"):
+        kernel_package._finished(image, tmp_path / "bin", given)
+    assert not list(folder.glob("*.deb")), "what is not signed is not handed out"
 
 
 def test_what_is_missing_is_named_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
