@@ -81,17 +81,17 @@ def show(vm: str | None, as_json: bool, file: Path, debugfs: Path, proc: Path, s
     """
     host = Host(debugfs, proc, sysfs, run=run)
     found, of_host = actions.show(host, file, vm), settings.of_host(host)
-    by, wrong = None, ""
+    by, wrong = None, [one.wrong for one in found if one.wrong][:1]
     try:
         by = host_parameters.record_of(host)
     except LabError as error:
-        wrong = str(error)
+        wrong.append(str(error))
     if as_json:
         click.echo(json.dumps({"host": of_host, "host_set": by and asdict(by),
                                "vms": [asdict(one) for one in found]}, indent=1))
     else:
         _print(actions.lines(found, of_host, by))
-    _complain([wrong] if wrong else [])
+    _complain(wrong)
 
 
 @click.command(short_help="Take back what was set.")

@@ -25,6 +25,8 @@ class Shown:
     runs: bool
     own: Settings
     kept: Settings
+    wrong: str = ""
+    """Why what it has of its own may not be read."""
 
 
 def _running(host: Host) -> list[Vm]:
@@ -121,10 +123,16 @@ def show(host: Host, file: Path, word: str | None) -> list[Shown]:
         settings.one(running, word)
     found, keys = [], set()
     for vm in running:
+        own, wrong = {}, ""
+        try:
+            own = settings.own(host, vm) if settings.there(host, vm) else {}
+        except LabError as error:
+            if not vm.folder.is_dir():
+                continue  # it has ended meanwhile
+            wrong = str(error)
         key = _key(known, vm, vm.name)
         keys.add(key)
-        own = settings.own(host, vm) if settings.there(host, vm) else {}
-        found.append(Shown(vm.name, vm.number, True, own, known.get(key, {})))
+        found.append(Shown(vm.name, vm.number, True, own, known.get(key, {}), wrong))
     found += [Shown(key, "", False, {}, known[key]) for key in known if key not in keys]
     chosen = [one for one in found if word is None or word in {one.name, one.number}]
     if word is not None and not chosen:
@@ -153,19 +161,23 @@ def lines(shown: list[Shown], of_host: Settings, by: Record | None = None) -> li
     for one in shown:
         number = f" ({one.number})" if one.number else ""
         said.append(f"{one.name}{number}{'' if one.runs else ': does not run'}")
-        for name in sorted({*one.own, *one.kept}):
-            now, later = one.own.get(name), one.kept.get(name)
-            if not one.runs:
-                said.append(f"  {name}={later} when it starts")
-            elif now is not None and later is not None and settings.same(now, later):
-                said.append(f"  {name}={now}")
-            elif later is None:
-                said.append(f"  {name}={now} until it ends")
-            else:
-                said.append(f"  {name}={now or GLOBAL}; kept: {later} (`pvsync apply`)")
-        if one.runs and not one.own and not one.kept:
+        said += ["  may not be read"] if one.wrong else [
+            _setting(one, name) for name in sorted({*one.own, *one.kept})]
+        if one.runs and not one.own and not one.kept and not one.wrong:
             said.append("  as all")
     return said
+
+
+def _setting(one: Shown, name: str) -> str:
+    """A setting that a VM has of its own, or that is kept for it."""
+    now, later = one.own.get(name), one.kept.get(name)
+    if not one.runs:
+        return f"  {name}={later} when it starts"
+    if now is not None and later is not None and settings.same(now, later):
+        return f"  {name}={now}"
+    if later is None:
+        return f"  {name}={now} until it ends"
+    return f"  {name}={now or GLOBAL}; kept: {later} (`pvsync apply`)"
 
 
 def _line(values: Settings) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.operate import actions, kept
+from lab.observe.vms import Vm
+from lab.operate import actions, kept, settings
+from lab.operate.settings import Host
 from tests.lab.test_settings import Fake, made, refusal, values
 
 
@@ -26,9 +28,9 @@ def test_what_cannot_be_looked_at_is_not_missing(
             raise PermissionError(errno.EACCES, "Permission denied", str(self))
         return looked(self, **more)
     monkeypatch.setattr(Path, "stat", denied)
-    for act in (actions.show, actions.reset):
-        assert refusal(lambda act=act: act(fake.host, fake.file, None)) == (  # type: ignore[misc]
-            "the pvsync folder of web is closed: run pvsync as root")
+    said = "the pvsync folder of web is closed: run pvsync as root"
+    assert refusal(lambda: actions.reset(fake.host, fake.file, None)) == said
+    assert [one.wrong for one in actions.show(fake.host, fake.file, None)] == [said]
 
 
 @pytest.mark.parametrize(("text", "said"), [
@@ -95,3 +97,20 @@ def test_any_name_comes_back(name: str, tmp_path: Path) -> None:
     file = tmp_path / "vms.toml"
     file.write_text(kept.text_of({name: {"mark": "exit"}, "b": {"extend_us": "7"}}))
     assert kept.read(file) == {name: {"mark": "exit"}, "b": {"extend_us": "7"}}
+
+
+def test_a_vm_that_ends_while_all_are_shown(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are shown, and what is kept for it."""
+    fake.vm(10, "-name", "web")
+    fake.vm(20, "-name", "db")
+    fake.set("web", mark="exit")
+    read = settings.own
+
+    def ends(host: Host, vm: Vm) -> dict[str, str]:
+        if vm.name == "web":
+            fake.ends(vm.pid)
+        return read(host, vm)
+    monkeypatch.setattr(settings, "own", ends)
+    shown = actions.show(fake.host, fake.file, None)
+    assert [(one.name, one.runs, one.wrong) for one in shown] == [
+        ("db", True, ""), ("web", False, "")]

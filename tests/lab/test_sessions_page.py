@@ -19,8 +19,9 @@ from lab.cli import main as cli
 from lab.cli import top as cli_top
 from lab.core import paths
 from lab.observe import top
-from lab.operate import doctor, trial
-from lab.operate.settings import PARAMETERS
+from lab.observe.vms import Vm
+from lab.operate import doctor, settings, trial
+from lab.operate.settings import LOCKDOWN, PARAMETERS, Host
 from tests.lab import test_settings, test_top, test_trial
 
 Fake = test_settings.Fake
@@ -31,7 +32,7 @@ SESSION = re.compile(r"(?ms)^## ([^\n]*)\n(?:(?!^## ).)*?^```\n(.*?)^```$")
 
 WINDOWS = re.compile(r"(?m)(^web: window 1 of .*\n)(?:web: window .*\n)*(web: window .*\n)")
 OPTIONS = {"doctor": ("--debugfs", "--proc", "--sys"), "top": ("--debugfs", "--proc"),
-           "try": ("--debugfs", "--proc")}
+           "try": ("--debugfs", "--proc"), "export": ("--debugfs", "--proc", "--sys")}
 """Of commands that take no file of settings."""
 
 
@@ -47,6 +48,7 @@ class Slow(test_trial.Fake):
         self.put("proc/7/cmdline", "/usr/bin/kvm\0-id\0" "100\0-name\0web\0")
         self.put("sys/module/pvsync/parameters/mark", "kvm\n")
         self.put("sys/devices/system/cpu/online", "0\n")
+        self.put("sys/kernel/tracing/events/enable", "0\n")  # and no folder `instances`
         self.busy()
 
     def sleep(self, seconds: float) -> None:
@@ -100,6 +102,22 @@ def closed(made: Fake, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Path, "read_text", denied)
 
 
+def locked(made: Fake, patch: pytest.MonkeyPatch) -> None:
+    closed(made, patch)
+    file = made.host.sys / LOCKDOWN
+    file.parent.mkdir(parents=True)
+    file.write_text("none [integrity] confidentiality\n")
+
+
+def ends(made: Fake, patch: pytest.MonkeyPatch) -> None:
+    check = settings.check
+
+    def ended(host: Host, vm: Vm, wanted: dict[str, str]) -> None:
+        check(host, vm, wanted)
+        made.ends(vm.pid)
+    patch.setattr(settings, "check", ended)
+
+
 def stock(made: Fake, _: pytest.MonkeyPatch) -> None:
     for vm in (made.host.debugfs / "kvm").iterdir():
         (vm / "pvsync").rename(vm / "away")
@@ -111,17 +129,20 @@ def unmounted(made: Fake, _: pytest.MonkeyPatch) -> None:
     made.host.debugfs.mkdir()
 
 
-SLOW = ("Why is a VM slow: `doctor`", "See how it goes on: `top`", "Try settings: `try`")
+SLOW = ("Why is a VM slow: `doctor`", "See how it goes on: `top`", "Try settings: `try`",
+        "Watch: `export`", "An old kernel")
 """Titles of sessions on that host."""
 SCENES: dict[str, Callable[[Fake, pytest.MonkeyPatch], None]] = {
     "No root": closed, "A full disk": lambda _, patch: patch.setattr(os, "fsync", full),
-    "No pvsync in the kernel": stock, "debugfs is not mounted": unmounted}
-"""What is otherwise in a session, by its title."""
+    "No pvsync in the kernel": stock, "A VM that ends meanwhile": ends,
+    "Secure Boot": locked, "debugfs is not mounted": unmounted}
+"""What is otherwise in a session, by its title; in this order, after all others."""
 
 
 def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
           capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command says, with the paths of a real host."""
+    """What a command says, with the paths of a real host; `| grep WORD` takes lines of it."""
+    line, _, taken_lines = line.partition(" | grep ")
     words = line.split()[1:]
     where = {"--debugfs": made.host.debugfs, "--proc": made.host.proc, "--sys": made.host.sys,
              "--file": root / "etc/pvsync" / ("host.toml" if "--host" in words else "vms.toml")}
@@ -138,7 +159,8 @@ def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
     if words[0] == "try":  # tells how far it is before it says what came of it
         out, err = WINDOWS.sub(r"\1...\n\2", err), out
     said = f"{out}{err}".replace(str(made.host.debugfs), "/sys/kernel/debug")
-    said = re.sub(r"(?m) +$", "", said)
+    said = re.sub(r"(?m) +$", "", said.replace(str(made.host.proc.parent), ""))
+    said = "".join(one for one in said.splitlines(keepends=True) if taken_lines in one)
     return said.replace(str(root), "") + (f"(exit status {status})\n" if status else "")
 
 
@@ -167,6 +189,7 @@ def test_the_sessions_are_so(fake: Fake, tmp_path: Path, monkeypatch: pytest.Mon
         if title == "No pvsync in the kernel":
             for vm in (fake.host.debugfs / "kvm").iterdir():
                 (vm / "away").rename(vm / "pvsync")
+            (fake.host.sys / "away").rename(parameters)
         if "PVSYNC_RECORD" in os.environ:
             before, head, rest = page.partition(f"## {title}\n")
             page = before + head + rest.replace(f"```\n{block}```", f"```\n{again}```", 1)

@@ -386,7 +386,7 @@ def test_the_commands(fake: Fake, monkeypatch: pytest.MonkeyPatch,
     status, out, err = run("show", "--json")
     assert (status, err) == (0, "") and json.loads(out)["vms"] == [
         {"name": "web", "number": "", "runs": True, "own": {"mark": "exit"},
-         "kept": {"mark": "exit"}}]
+         "kept": {"mark": "exit"}, "wrong": ""}]
     fake.file.write_text('[web]\nmark = "bad"\n')
     assert run("apply") == (1, "", "pvsync: web: the kernel does not take 'bad' for mark: its log"
                             " says what it takes: dmesg | grep pvsync.\n")
