@@ -76,30 +76,29 @@ def test_keys_are_tried_at_once(tmp_path: Path) -> None:
             kernel_package.check(Wanted("cloud-amd64", sign=sign))
 
 
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    """A package as the kernel's build makes it, with an EFI program for a kernel."""
-    boot = tmp_path / "stage/boot"
+def packed(folder: Path, program: str) -> Path:
+    """A package as the kernel's build makes it, with an EFI program in assembly for a kernel."""
+    boot = folder / "stage/boot"
     boot.mkdir(parents=True)
-    source, linked = tmp_path / "a.S", tmp_path / "a.o"
-    source.write_text(".globl _start\n_start:\txor %eax, %eax\n\tret\n")
+    source, linked = folder / "a.S", folder / "a.o"
+    source.write_text(program)
     subprocess.run(["gcc", "-c", source, "-o", linked], check=True)
-    subprocess.run(["ld", "-m", "i386pep", "--subsystem", "10", "-e", "_start", linked, "-o",
-                    boot / f"vmlinuz-{OURS}"], check=True)
-    control = tmp_path / "stage/DEBIAN/control"
+    subprocess.run(["ld", "-m", "i386pep", "--subsystem", "10", "--enable-reloc-section", "-e",
+                    "_start", linked, "-o", boot / f"vmlinuz-{OURS}"], check=True)
+    control = folder / "stage/DEBIAN/control"
     control.parent.mkdir()
     control.write_text(f"Package: linux-image-{OURS}\nVersion: 1\nArchitecture: amd64\n"
                        "Maintainer: a <a@b>\nDescription: kernel\n")
     (control.parent / "md5sums").write_text(f"{'0' * 32}  boot/vmlinuz-{OURS}\n")
-    made = tmp_path / f"linux-image-{OURS}.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tmp_path / "stage", made],
+    made = folder / f"linux-image-{OURS}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", folder / "stage", made],
                    check=True, capture_output=True)
     return made
 
 
-def test_a_signed_image_verifies(image: Path, tmp_path: Path,
-                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signed_image_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the certificate that was given, and by no other; without a key it is as it was built."""
+    image = packed(tmp_path, "\t.globl _start\n_start:\txor %eax, %eax\n\tret\n")
     given, other = pair(tmp_path, "given"), pair(tmp_path, "other")
     kernels = {}
     for name, sign in (("signed", given), ("plain", None)):
