@@ -3,8 +3,12 @@
 
 from dataclasses import dataclass, field
 
-from lab.core import stats
 from lab.core.model import Better, Which
+
+
+def overcommit(vms: int, vcpus: int, pcpus: int) -> float:
+    """CPUs wanted per CPU there, at least 1: how much longer fair sharing takes."""
+    return max(1.0, vms * vcpus / pcpus)
 
 
 @dataclass(frozen=True)
@@ -192,5 +196,5 @@ class Cell:
     @property
     def relative_load(self) -> float:
         """The overcommit over that of one such VM."""
-        return (stats.overcommit(self.vms, self.vcpus, self.pcpus)
-                / stats.overcommit(1, self.vcpus, self.pcpus))
+        return (overcommit(self.vms, self.vcpus, self.pcpus)
+                / overcommit(1, self.vcpus, self.pcpus))

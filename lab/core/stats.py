@@ -179,11 +179,6 @@ def speedup(own: float, reference: float, better: Better) -> float:
     return reference / own if better == "lower" else own / reference
 
 
-def overcommit(vms: int, vcpus: int, pcpus: int) -> float:
-    """CPUs wanted per CPU there, at least 1: how much longer fair sharing takes."""
-    return max(1.0, vms * vcpus / pcpus)
-
-
 def ideal(single: float | None, load: float, better: Better) -> float | None:
     """The 1-VM figure under `load` times its overcommit, were sharing free of cost."""
     if single is None:

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from scipy.stats import mannwhitneyu
 
-from lab.core import stats
+from lab.core import cells, stats
 
 
 def test_middle_and_spread() -> None:
@@ -28,8 +28,8 @@ def test_mean_is_harmonic_for_rates() -> None:
 
 
 def test_ideal() -> None:
-    assert stats.overcommit(3, 2, 2) == 3.0
-    assert stats.overcommit(1, 2, 4) == 1.0
+    assert cells.overcommit(3, 2, 2) == 3.0
+    assert cells.overcommit(1, 2, 4) == 1.0
     assert stats.ideal(2.0, 3.0, "lower") == 6.0
     assert stats.ideal(6.0, 3.0, "higher") == 2.0
     assert stats.ideal(None, 3.0, "lower") is None
