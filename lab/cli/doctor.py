@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from lab.cli.params import DIRECTORY
+from lab.cli.params import PLACE
 from lab.core import files
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms
@@ -28,17 +28,17 @@ APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | 
 @click.option("--once", is_flag=True, help="One look, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look.")
 @click.option("--csv", "as_csv", is_flag=True, help="A line for each VM and look.")
-@click.option("-L", "--log-to-file", "file", type=DIRECTORY,
+@click.option("-L", "--log-to-file", "file", type=PLACE,
               help="Append CSV to this file, for ever.")
 @click.option("--co-stop", "trace_s", type=click.FloatRange(0.1, 600), metavar="SECONDS",
               help="Trace the scheduler so long in each look, for an estimate of co-stop.")
 @click.option("--steal", is_flag=True,
               help="Ask the guests' agents what they take for stolen, by virsh or Proxmox's qm.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+@click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+@click.option("--proc", type=PLACE, default="/proc", show_default=True,
               help="Where it is mounted.")
-@click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
+@click.option("--sys", "sysfs", type=PLACE, default="/sys", show_default=True,
               help="Where it is mounted.")
 def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path | None,
            trace_s: float | None, steal: bool, **where: Path) -> None:

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import click
 
-from lab.cli.params import DIRECTORY
+from lab.cli.params import PLACE
 from lab.core.errors import UsageError
 from lab.operate import watch
 from lab.operate.settings import Host
 
 
 @click.command(short_help="Metrics of this host's virtual machines for Prometheus.")
-@click.option("--textfile", "folder", type=DIRECTORY, metavar="DIR",
+@click.option("--textfile", "folder", type=PLACE, metavar="DIR",
               help=f"Write {watch.NAME} there, for the node exporter, in place of printing it.")
 @click.option("--print", "what", type=click.Choice(["metrics", "alerts", "dashboard"]),
               default="metrics", show_default=True, help="Rules for Prometheus, or JSON for"
               " Grafana, of the same list of metrics.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+@click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+@click.option("--proc", type=PLACE, default="/proc", show_default=True,
               help="Where it is mounted.")
-@click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
+@click.option("--sys", "sysfs", type=PLACE, default="/sys", show_default=True,
               help="Where it is mounted.")
 def export(folder: Path | None, what: str, debugfs: Path, proc: Path, sysfs: Path) -> None:
     """Print the metrics of this KVM host's virtual machines, with pvsync or without.

@@ -13,6 +13,8 @@ from lab.core.model import Disturbance
 from lab.plan import config
 
 DIRECTORY = click.Path(path_type=Path)
+PLACE = click.Path(path_type=Path, readable=False)
+"""What only root may read: the command itself says so, and what to do."""
 LIST_WIDTH = 160
 """Of listings that go to a pipe or a file."""
 

@@ -10,26 +10,26 @@ from typing import Any, TypeVar
 
 import click
 
-from lab.cli.params import DIRECTORY, Setting
+from lab.cli.params import PLACE, Setting
 from lab.core.errors import LabError, UsageError
 from lab.operate import actions, host_parameters, kept, settings
 from lab.operate.settings import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
-RUN = click.option("--run", type=DIRECTORY, default="/run/pvsync", show_default=True,
+RUN = click.option("--run", type=PLACE, default="/run/pvsync", show_default=True,
                    help="Where it is noted what the host's parameters were before.")
 
 
 def of_this_host(command: F) -> F:
     """Options of where things are on the host."""
     for option in (
-        click.option("--file", type=DIRECTORY, default=kept.FILE, show_default=True,
+        click.option("--file", type=PLACE, default=kept.FILE, show_default=True,
                      help="Where settings are kept."),
-        click.option("--sys", "sysfs", type=DIRECTORY, default="/sys", show_default=True,
+        click.option("--sys", "sysfs", type=PLACE, default="/sys", show_default=True,
                      help="Where it is mounted."),
-        click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+        click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,
                      help="Where it is mounted."),
-        click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+        click.option("--proc", type=PLACE, default="/proc", show_default=True,
                      help="Where it is mounted."),
     ):
         command = option(command)

@@ -6,16 +6,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.cli.params import DIRECTORY, LIST_WIDTH
+from lab.cli.params import LIST_WIDTH, PLACE
 
 
 @click.command(short_help="How much this host's virtual machines are held up, and why.")
 @click.option("-s", "--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
               metavar="SECONDS", help="How often to look.")
 @click.option("--once", is_flag=True, help="Show one interval, and stop.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+@click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+@click.option("--proc", type=PLACE, default="/proc", show_default=True,
               help="Where it is mounted.")
 def top(interval: float, once: bool, debugfs: Path, proc: Path) -> None:
     """How much this KVM host's virtual machines are held up, and why; Ctrl-C ends it."""

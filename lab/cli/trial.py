@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from lab.cli.params import DIRECTORY
+from lab.cli.params import PLACE
 from lab.core.errors import UsageError
 from lab.operate import trial
 from lab.operate.settings import Host
@@ -16,9 +16,9 @@ from lab.operate.settings import Host
 @click.argument("words", nargs=-1, required=True, metavar="recommended|NAME=VALUE...")
 @click.option("--for", "length", default="10min", show_default=True, metavar="TIME",
               help="How long it takes, such as 90s or 1h; half of it is with the settings.")
-@click.option("--debugfs", type=DIRECTORY, default="/sys/kernel/debug", show_default=True,
+@click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,
               help="Where it is mounted.")
-@click.option("--proc", type=DIRECTORY, default="/proc", show_default=True,
+@click.option("--proc", type=PLACE, default="/proc", show_default=True,
               help="Where it is mounted.")
 def try_command(vm: str, words: tuple[str, ...], length: str, debugfs: Path, proc: Path) -> None:
     """Switch settings of VM on and off in turns, and say what changed, and how surely.

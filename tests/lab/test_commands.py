@@ -4,12 +4,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from lab.cli import commands
+from lab.cli import commands, main
 from lab.core import paths
 from lab.core.errors import UsageError
 from tests.lab.test_top import Host
@@ -49,6 +50,31 @@ def test_top_looks_with_few_packages(tmp_path: Path) -> None:
     found = called("top", "--once", "--interval", "0.1", "--debugfs", str(host.debugfs),
                    "--proc", str(host.proc))
     assert (found.returncode, found.stderr) == (0, "") and "web" in found.stdout
+
+
+@pytest.mark.parametrize("words", [
+    ("doctor", "--once"), ("top", "--once"), ("export",), ("show",), ("reset", "--all"),
+    ("set", "web", "mark=exit"), ("try", "web", "mark=exit"), ("apply", "web")])
+def test_without_root(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                      capsys: pytest.CaptureFixture[str]) -> None:
+    """debugfs is there, and closed: one line says what to do, and none that an option is wrong."""
+    debugfs, kept = tmp_path / "debug", tmp_path / "vms.toml"
+    debugfs.mkdir()
+    kept.write_text('[web]\nmark = "exit"\n')
+    look = Path.iterdir
+
+    def closed(self: Path) -> Iterator[Path]:
+        if debugfs in (self, *self.parents):
+            raise PermissionError(13, "Permission denied", str(self))
+        return look(self)
+    monkeypatch.setattr(Path, "iterdir", closed)
+    monkeypatch.setattr(os, "access", lambda file, *_: Path(file) != debugfs)
+    file = ("--file", str(kept)) if words[0] in {"show", "reset", "set", "apply"} else ()
+    monkeypatch.setattr(sys, "argv", ["pvsync", *words, "--debugfs", str(debugfs), *file])
+    assert main._guarded() == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"pvsync: {debugfs}") and err.count("\n") == 1
+    assert err.endswith("cannot be read: run pvsync as root.\n")
 
 
 def test_every_command_is_where_the_table_says() -> None:
