@@ -87,14 +87,17 @@ def replay(
 
 
 def _draw(folder: Path, what: "Part", files: "Images") -> None:
-    """Have what vCPUs did over time as pages and pictures, if the trace has it."""
-    from lab.report import traced
+    """Have what vCPUs did over time as pages and pictures, and their waits, if the trace has it."""
+    from lab.report import table, timeline, traced
 
     replayed = ("replay", shlex.join(("./pvsync", *sys.argv[1:])))
-    line = traced.load(folder, what.runs[-1].id, (*what.facts, replayed), what.symbols(files))
+    last = what.runs[-1]
+    line = traced.load(folder, last.id, (*what.facts, replayed), what.symbols(files), last.guests)
     if line is None:
         click.echo("The trace has no VMRUN and no #VMEXIT, so that there is no timeline.")
         return
+    waits = timeline.waits(line)
+    click.echo(table.lines_and_grids((), [waits], ()), nl=False)
     begin, end = (at / 1e9 for at in (line.window.begin, line.window.end))
     click.echo(f"Most time is lost from {begin:.6f} to {end:.6f} s:"
                f" {', '.join(file.name for file in traced.make(folder, line))}")

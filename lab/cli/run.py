@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -15,10 +15,14 @@ from lab.cli.options import BACKENDS, kernel_options, remembered_packages
 from lab.cli.params import DIRECTORY, Counts, Disturbances, Names, Observing, experiments
 from lab.cli.report import show
 from lab.core.errors import UsageError
-from lab.core.model import Disturbance
-from lab.core.progress import shown
+from lab.core.model import Disturbance, Experiment
+from lab.core.progress import Progress, shown
 from lab.plan import config, machine_model
 from lab.run import resuming
+
+if TYPE_CHECKING:
+    from lab.build.images import Images
+    from lab.run.runner import Options
 
 MOST_SEED = 1_000_000_000
 OBSERVED = ["locks", "tlb", "ecs", "all"]
@@ -62,6 +66,9 @@ OBSERVED = ["locks", "tlb", "ecs", "all"]
 @click.option("--snapshot", is_flag=True,
               help="Boot host and guests once in virtual time, save them, and have the host of"
               " each seed go on from there.")
+@click.option("--trace", is_flag=True,
+              help="Have the emulator trace each run in virtual time, which costs guests nothing:"
+              " the report says what vCPUs waited for, timelines show it.")
 @click.option("--seed", type=click.IntRange(0, MOST_SEED), default=1, show_default=True,
               help="Of the order of the runs; in virtual time of all that is random.")
 @click.option("--out", type=DIRECTORY, help="Result directory; results/NAME-TIME by default.")
@@ -83,6 +90,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     seeds: int | None,
     jobs: int | None,
     snapshot: bool,
+    trace: bool,
     **changes: Any,
 ) -> None:
     """Run EXPERIMENT (a name from the list, or a .toml file) and report."""
@@ -101,7 +109,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     if dry_run:
         check_packages(guest_packages or ())
         base.check_tree(tree)
-        runner.check(chosen, backend, snapshot)
+        runner.check(chosen, backend, snapshot, trace)
         for line in runner.dry_run(chosen, backend=backend, seed=seed, model=machine,
                                    jobs=jobs or 0):
             click.echo(line)
@@ -116,12 +124,16 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
         machine=machine,
         jobs=jobs or 0,
         snapshot=snapshot,
+        trace=trace,
     )
     try:
         with shown() as progress:
             files = (resuming.same_files(resume, chosen, tree, options.packages, progress)
                      if resume else None)
-            runner.run(chosen, directory, options, progress, files)
+            if trace:
+                _run_traced(chosen, directory, options, progress, files, page)
+            else:
+                runner.run(chosen, directory, options, progress, files)
     except BaseException as stopped:
         if not isinstance(stopped, UsageError) and (directory / "manifest.json").exists():
             stopped.add_note(f"Continue with: {resuming.line(sys.argv[1:], directory)}")
@@ -129,6 +141,20 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
             stopped.filename = str(directory)
         raise
     show(directory, page)
+
+
+def _run_traced(chosen: Experiment, directory: Path, options: "Options", progress: Progress,
+                files: "Images | None", page: bool) -> None:
+    """Run, and make of the traces what the report needs."""
+    from lab.build import images
+    from lab.report import traced
+    from lab.run import runner
+
+    runner.check(chosen, options.backend, options.snapshot, options.trace)
+    files = files or images.of_experiment(chosen, options.tree, options.packages, progress)
+    runner.run(chosen, directory, options, progress, files)
+    for file in traced.make_all(directory, files, progress, page):
+        progress.say(f"Timeline: {file}")
 
 
 def _by_seeds(seeds: int | None, backend: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -154,6 +154,30 @@ class Observed:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """What the vCPUs of a VM did in a run that was traced: nanoseconds of all of them together."""
+
+    vm: str
+    vcpus: int
+    window_ns: int
+    """Length of the time that was looked at."""
+    causes: dict[str, int]
+    """By cause, see `wait_causes.Cause`: together the window of each vCPU."""
+    places: dict[str, dict[str, int]]
+    """By cause those places in the guest's kernel that most of it is of."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """What the vCPUs of a cell waited for, in those of its runs that were traced."""
+
+    vms: Which
+    runs: int
+    causes: dict[str, float]
+    """Per cent of the vCPUs' time, by cause."""
+
+
+@dataclass(frozen=True)
 class Cell:
     """One row of summary.json; see docs/experiments.md for the format."""
 
@@ -190,6 +214,8 @@ class Cell:
     """None when the experiment did not observe, and without valid runs."""
     busy: float | None = None
     """CPUs that a VM takes in the measured part: the mean of the VMs, the median of the runs."""
+    waits: tuple[Waits, ...] = ()
+    """Of all VMs; then, if they differ, of the first and of the others. Empty without a trace."""
     disturbed: dict[str, int] = field(default_factory=dict)
     """What was done to the guests of the valid runs meanwhile, and how often."""
 

@@ -60,6 +60,8 @@ class Names:
 
     vcpus: tuple[Vcpu, ...]
     how: str
+    ahead_ns: int | None = None
+    """How far the trace's times are ahead of the host's clock; None where it was not asked."""
 
 
 def word(said: str) -> int:
@@ -94,10 +96,11 @@ def block(vmcb: str, tsc_offset: int, gs_base: int, kernel_gs_base: int) -> Bloc
     return Block(vmcb, tsc_offset - SIGN if tsc_offset >= KERNEL else tsc_offset, area)
 
 
-def named(blocks: Sequence[Block], offsets: Mapping[str, Iterable[int]], vcpus: int) -> Names:
+def named(blocks: Sequence[Block], offsets: Mapping[str, Iterable[int]], vcpus: int,
+          ahead_ns: int | None = None) -> Names:
     """The names, given the TSC offsets that KVM shows for each VM and what vCPUs one has.
 
-    `blocks` are in the order of first entries.
+    `blocks` are in the order of first entries. `ahead_ns` is kept with the names.
     """
     owners = defaultdict[int, set[str]](set)
     for vm, known in offsets.items():
@@ -118,7 +121,7 @@ def named(blocks: Sequence[Block], offsets: Mapping[str, Iterable[int]], vcpus: 
         row = sorted(own, key=lambda one: one.area or 0) if numbered else own
         found += [Vcpu(one.vmcb, vm, number) for number, one in enumerate(row)]
     but = "; ".join([GROUPED] * bool(strangers) + notes)
-    return Names(tuple(found), CERTAIN + (f" But {but}." if but else ""))
+    return Names(tuple(found), CERTAIN + (f" But {but}." if but else ""), ahead_ns)
 
 
 def unnamed(vmcbs: Iterable[str]) -> Names:

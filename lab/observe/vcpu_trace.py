@@ -87,6 +87,10 @@ class Interval:
     """The exit that it began with; None of one in the guest."""
     rip: int = 0
     """Where the guest stopped then."""
+    ended: int | None = None
+    """The exit that it ended with; None of one outside of the guest."""
+    to: int = 0
+    """Where the guest stopped in the end."""
 
     @property
     def ns(self) -> int:
@@ -160,7 +164,8 @@ def _between(before: Event, turns: int, event: Event, now: int) -> Iterator[Inte
     `turns` and `now` are the numbers of entries on the CPU of each until then.
     """
     if before.code is None and event.code is not None and before.cpu == event.cpu:
-        yield _of(before, Kind.SPINS if event.code == PAUSE else Kind.RUNS, event.ns)
+        one = _of(before, Kind.SPINS if event.code == PAUSE else Kind.RUNS, event.ns)
+        yield replace(one, ended=event.code, to=event.rip)
     if before.code is not None and event.code is None:
         left = (before.cpu != event.cpu or turns != now or event.ns - before.ns >= SHORT_NS)
         yield _of(before, kind(before.code, left), event.ns)
@@ -208,8 +213,7 @@ def worst(found: Sequence[Interval], length: int = WINDOW_NS) -> Window:
 
 def within(found: Iterable[Interval], window: Window) -> list[Interval]:
     """Those parts of them that lie in a window."""
-    return [Interval(one.vmcb, one.kind, max(one.begin, window.begin), min(one.end, window.end),
-                     one.cpu, one.code, one.rip)
+    return [replace(one, begin=max(one.begin, window.begin), end=min(one.end, window.end))
             for one in found if one.begin < window.end and one.end > window.begin]
 
 

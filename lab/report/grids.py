@@ -10,6 +10,7 @@ from lab.core.model import Workload
 from lab.core.words import many
 from lab.observe import counters, figures, flushes, preemptions
 from lab.observe.observed import Observation
+from lab.report import waited
 from lab.report.summary import Summary
 
 
@@ -133,6 +134,27 @@ def observed_grids(summary: Summary, workload: Workload) -> list[Grid]:
         _counted(summary, workload),
     )
     return [grid for grid in seen if grid.rows]
+
+
+def waits(summary: Summary, workload: Workload) -> list[Grid]:
+    """What vCPUs waited for, by cause, where runs were traced."""
+    m = summary.results.manifest
+    found = [(scheme.label, vms, one) for scheme in m.schemes for vms in m.vms
+             for one in summary.cell(scheme.label, workload.name, vms).waits]
+    if not found:
+        return []
+    which = any(one.vms != "all" for _, _, one in found)
+    body = [(label, [str(vms), *[one.vms] * which, *waited.cells(one.causes)])
+            for label, vms, one in found]
+    fewest, most = (one(waits.runs for _, _, waits in found) for one in (min, max))
+    runs = f"{fewest} traced run" + "s" * (most > 1) if fewest == most else \
+        f"{fewest} to {most} traced runs"
+    return [Grid(
+        f"{workload.name}: what vCPUs did and waited for (% of their time)", "scheme",
+        ["VMs", *["of them"] * which, *waited.HEADS], body,
+        (f"In the measured time of {runs} a cell. lock holder, lock waiter: whoever holds"
+         " the lock, or is to have it, has no CPU; lock: it may have one. host: KVM's and QEMU's"
+         " work. idle: sleeps, also for mutexes, RCU and disks.",))]
 
 
 def flush_means(summary: Summary, workload: Workload) -> list[Grid]:

@@ -113,6 +113,7 @@ def block(name: str, published: Published) -> str:
     m = summary.results.manifest
     shown = [one for workload in m.workloads
              for one in (*table.main_grids(summary, workload),
+                         *grids.waits(summary, workload),
                          *grids.flush_means(summary, workload))]
     parts = [f"![{m.experiment}: figures against the number of VMs]({name}.svg)",
              *markdown.verdict(summary), *map(markdown.grid, shown),

@@ -30,7 +30,7 @@ from lab.observe import (
 )
 from lab.observe.observed import Observation
 from lab.plan import in_force
-from lab.report import modes, placebo, verdict
+from lab.report import modes, placebo, verdict, waited
 from lab.report.findings import Finding, found
 from lab.run import parse
 
@@ -51,6 +51,8 @@ class RunFigure:
     """Why it is invalid, by the runner or by its output; empty when valid."""
     observation: Observation | None = None
     """None when the run is invalid or was not observed."""
+    waits: waited.Kept | None = None
+    """None when the run is invalid or was not traced."""
 
     @property
     def key(self) -> Key:
@@ -162,7 +164,7 @@ def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) 
         return RunFigure(run, {}, None, reason)
     mean = stats.mean(tuple(values.values()), workload.better)
     seen = _observation(directory, run, values) if observe else None
-    return RunFigure(run, values, mean, "", seen)
+    return RunFigure(run, values, mean, "", seen, waited.read(directory, run.id))
 
 
 def _observation(directory: Path, run: RunRecord, measured: Collection[str]) -> Observation:
@@ -251,6 +253,8 @@ def _cell(
         busy=figures.middle(_busy(run, workload.unit == "s") for run in runs),
         observed=_observed(results.observations(scheme.label, workload.name, vms),
                            parts(scheme, workload, vms)),
+        waits=waited.of_runs([run.waits for run in runs if run.waits],
+                             parts(scheme, workload, vms)),
         disturbed=dict(sum((Counter(run.run.disturbed) for run in runs), Counter[str]())),
     )
 

@@ -15,7 +15,7 @@ from lab.core.cells import Cell
 from lab.core.model import Workload
 from lab.observe import observed
 from lab.report import footer, modes, opening, placebo
-from lab.report.grids import Grid, columns, known, number, observed_grids, percent
+from lab.report.grids import Grid, columns, known, number, observed_grids, percent, waits
 from lab.report.summary import Summary
 from lab.report.verdict import speedup
 
@@ -82,7 +82,8 @@ def caption(summary: Summary, workload: Workload) -> str:
 
 def grids(summary: Summary, workload: Workload) -> list[Grid]:
     """Every table of a workload that the summary has the values for."""
-    return main_grids(summary, workload) + observed_grids(summary, workload)
+    return (main_grids(summary, workload) + waits(summary, workload)
+            + observed_grids(summary, workload))
 
 
 def main_grids(summary: Summary, workload: Workload) -> list[Grid]:

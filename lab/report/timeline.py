@@ -7,7 +7,7 @@ SVG do not; its script goes into the page, which needs no network.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from bokeh.embed import components
@@ -20,8 +20,9 @@ from markupsafe import Markup
 
 from lab.machine import qemu_trace
 from lab.machine.vmcb import Names, Vcpu
+from lab.observe import wait_causes
 from lab.observe.vcpu_trace import ABOUT, ON_CPU, Interval, Kind, Symbols, Window, spread, within
-from lab.report import pages
+from lab.report import pages, waited
 from lab.report.grids import Grid
 
 PAGE = "timeline.html"
@@ -37,11 +38,14 @@ MOST_PLACES = 8
 """Functions in the table of them."""
 UNKNOWN = "not known"
 UNSEEN = (
-    "Which locks a vCPU holds, and which vCPU holds what another waits for.",
+    "Which locks a vCPU holds, and which vCPU holds what another waits for. So a wait for a lock is"
+    " a holder's or a waiter's fault only where no vCPU of the VM that may hold one has a CPU.",
+    "What a vCPU that sleeps waits for, unless another kicks it as it unlocks.",
     "How long a flush or a call to other CPUs lasts. Only the function is seen in which a vCPU left"
     " the guest; where the compiler put it into another one, that other one.",
     "What else runs on a CPU of the host: its kernel, QEMU's threads.",
-    "When a vCPU that sleeps was woken: its wait for a CPU counts as sleep.",
+    "When a vCPU that sleeps was woken by a timer or a device, and, in a VM of more than two vCPUs,"
+    " for whom an interrupt is: its wait for a CPU counts as sleep then.",
 )
 """What a trace of VMRUN and #VMEXIT does not show."""
 
@@ -57,6 +61,15 @@ class Timeline:
     full: Window
     window: Window
     symbols: Symbols | None
+    measured: Mapping[str, Window] = field(default_factory=dict)
+    """By VM, the time in which its program was measured; empty where that is not known."""
+
+    @cached_property
+    def waits(self) -> waited.Kept:
+        """What each VM's vCPUs waited for: in the measured time, or else in the whole trace."""
+        windows = self.measured or dict.fromkeys(self.vms, self.full)
+        found = wait_causes.by_vm(self.found, self.names.vcpus, windows, self.where)
+        return waited.Kept(self.title, bool(self.measured), tuple(found))
 
     @cached_property
     def shown(self) -> list[Interval]:
@@ -89,7 +102,8 @@ def html(line: Timeline) -> str:
     return pages.environment().get_template(PAGE).render(
         line=line, library=Markup(Resources(mode="inline", components=["bokeh"]).render_js()),
         script=Markup(script), drawing=Markup(drawing), grids=list(grids(line)),
-        about=[(kind, COLOURS[kind], ABOUT[kind]) for kind in Kind], unseen=UNSEEN)
+        about=[(kind, COLOURS[kind], ABOUT[kind]) for kind in Kind],
+        causes=wait_causes.ABOUT.items(), unseen=UNSEEN)
 
 
 def _figures(line: Timeline) -> Iterator[figure]:
@@ -158,14 +172,25 @@ def left(one: Interval) -> str:
 
 
 def grids(line: Timeline) -> Iterator[Grid]:
-    """The tables: time by cause, and where vCPUs were in the guest."""
-    yield _shares(line, line.shown, line.window, f"Time by cause in these"
+    """The tables: what was waited for, time by kind, and where vCPUs were in the guest."""
+    yield waits(line)
+    yield _shares(line, line.shown, line.window, f"Time by kind in these"
                   f" {line.window.ns / 1e6:g} ms, per cent of the time of the VM's vCPUs")
     yield _shares(line, line.found, line.full, f"The same in the whole trace,"
                   f" {line.full.ns / 1e6:,.1f} ms")
     yield _spreads(line)
     for kind in PLACED:
         yield _places(line, kind)
+
+
+def waits(line: Timeline) -> Grid:
+    """What each VM's vCPUs waited for, by cause."""
+    kept = line.waits
+    where = "measured time" if kept.measured else "whole trace, as its measured part is not known"
+    longest = max((one.window_ns for one in kept.vms), default=0)
+    return Grid(f"What vCPUs did and waited for, by cause, in the {where}, {longest / 1e6:,.1f} ms:"
+                " per cent of the time of the VM's vCPUs", "VM", list(waited.HEADS),
+                [(one.vm, waited.cells(waited.shares([one]))) for one in kept.vms])
 
 
 def shares(line: Timeline, found: Iterable[Interval], window: Window,

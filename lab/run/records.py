@@ -19,6 +19,8 @@ __all__ = ["append", "boots", "replace", "runs", "write", "write_json"]
 RUNS = "runs.jsonl"
 BOOTS = "boots.jsonl"
 MANIFEST = "manifest.json"
+TRACES = "traces"
+"""A folder for each of the runs that were traced."""
 
 
 def append(file: Path, record: RunRecord | BootRecord) -> None:

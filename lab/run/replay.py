@@ -6,7 +6,6 @@ repeated from its beginning, with the runs that it made until then. What guests,
 said is compared with what they said then.
 """
 
-import contextlib
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -16,15 +15,14 @@ from pathlib import Path
 from lab.build.images import Images
 from lab.core import content
 from lab.core.decode import suggest
-from lab.core.errors import LabError, UsageError
+from lab.core.errors import UsageError
 from lab.core.model import Experiment, Manifest, RunRecord
 from lab.core.progress import Progress
 from lab.core.words import many
-from lab.machine import qemu_trace, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger
 from lab.plan.schedule import PlannedRun
-from lab.run import parse, resuming, runner, snapshot
+from lab.run import parse, resuming, runner, snapshot, tracing
 from lab.run.session import Session
 
 FOLDER = "replays"
@@ -186,26 +184,14 @@ def _play(session: Session, what: Part, now: list[RunRecord], events: str,
     session.open()
     session.boot_all()
     for record in what.runs:
-        traced = events and record is what.runs[-1]
-        if traced:
-            qemu_trace.begin(session.machine, session.out, events)
-        now.append(session.run(planned(record), record.attempt))
-        if traced:
-            qemu_trace.end(session.machine, events)
-            with contextlib.suppress(LabError):  # the page says then that names are not known
-                _name(session)
+        if events and record is what.runs[-1]:
+            made, blocks = tracing.run(session, planned(record), record.attempt, session.out,
+                                       events)
+            now.append(made)
+            tracing.name(session, {session.out: blocks})
+        else:
+            now.append(session.run(planned(record), record.attempt))
         advance()
-
-
-def _name(session: Session) -> None:
-    """Keep the names of the vCPUs in the trace, as far as they can be had."""
-    found = qemu_trace.vcpus(qemu_trace.lines(session.out))
-    if found:
-        blocks = vmcb.blocks(session.machine, found)
-        count = session.experiment.vcpus
-        shown = {name: vmcb.offsets(session.machine.control, live.folder, count)
-                 for name, live in session.fleet.live.items() if live.folder}
-        vmcb.write(session.out, vmcb.named(blocks, shown, count))
 
 
 def compared(file: Path) -> bool:

@@ -20,9 +20,10 @@ from lab.core.progress import Progress, Stage
 from lab.core.words import many
 from lab.machine.control import HostLost, Refused
 from lab.machine.machine import HostSpec
+from lab.machine.vmcb import Block
 from lab.plan import schedule
 from lab.plan.schedule import PlannedRun
-from lab.run import records, snapshot
+from lab.run import records, snapshot, tracing
 from lab.run.durations import Durations, kept
 from lab.run.parse import guest_figures
 from lab.run.session import Session
@@ -41,13 +42,16 @@ class Runner:
     """The plan, the records, and the lanes."""
 
     def __init__(self, experiment: Experiment, directory: Path, spec: HostSpec, seed: int,
-                 progress: Progress, jobs: int = 1, snapshot: bool = False) -> None:
+                 progress: Progress, jobs: int = 1, snapshot: bool = False,
+                 traces: Path | None = None) -> None:
         self.experiment = experiment
         self.directory = directory
         self.spec = spec
         self.jobs = jobs
         self.snapshot = snapshot
         """Hosts go on from one that was booted once, see `lab.run.snapshot`."""
+        self.traces = traces
+        """Has a folder with the trace of each run, in virtual time; None for no traces."""
         self.planned = schedule.plan(experiment, seed)
         self.progress = progress
         known = _usable(experiment, directory)
@@ -175,6 +179,8 @@ class Lane:
         self.snapshot: int | None = None
         """Seed of the boot that it went on from."""
         self.session: Session | None = None
+        self.traced: dict[Path, list[Block]] = {}
+        """Of the session."""
 
     def run(self, group: list[PlannedRun]) -> None:
         """Every run of the group, then the end of its host."""
@@ -202,6 +208,9 @@ class Lane:
         One whose end is interrupted stays the session, so that it is aborted.
         """
         if self.session is not None:
+            if self.traced and not reason:
+                tracing.name(self.session, self.traced)
+            self.traced = {}
             self.session.close(reason)
             self.session = None
 
@@ -230,7 +239,7 @@ class Lane:
         try:
             session = self._open()
             began = time.monotonic()
-            record = session.run(planned, attempt)
+            record = self._make(session, planned, attempt)
             if record.valid:
                 runner.durations.ran(planned, time.monotonic() - began)
             if session.dropped >= DISTRUST:
@@ -241,6 +250,14 @@ class Lane:
             self._close(str(lost))
             record = _unmade(self.experiment, planned, attempt, str(lost))
             return replace(record, boot=self.number, seed=self.seed, snapshot=self.snapshot)
+
+    def _make(self, session: Session, planned: PlannedRun, attempt: int) -> RunRecord:
+        """The run, with a trace where they are wanted."""
+        if self.runner.traces is None:
+            return session.run(planned, attempt)
+        folder = self.runner.traces / planned.run_id(attempt)
+        record, self.traced[folder] = tracing.run(session, planned, attempt, folder)
+        return record
 
     def _open(self) -> Session:
         """The session, or a new one with all its guests.

@@ -56,6 +56,8 @@ class Options:
     """Hosts at a time, in virtual time; 0 for as many as this lab has CPUs."""
     snapshot: bool = False
     """Hosts go on from one boot that was saved, in virtual time."""
+    trace: bool = False
+    """The emulator traces each run, in virtual time."""
 
 
 def host_memory(experiment: Experiment) -> int:
@@ -92,11 +94,13 @@ def jobs_at_once(experiment: Experiment, backend: Backend, wanted: int) -> int:
     return max(1, min(cpus, room, experiment.boots))
 
 
-def check(experiment: Experiment, backend: str, snapshot: bool = False) -> None:
+def check(experiment: Experiment, backend: str, snapshot: bool = False,
+          trace: bool = False) -> None:
     """UsageError, as of `run`, for what this machine cannot play."""
     chosen = backends.choose(backend)
-    if snapshot and chosen != "vt":
-        raise UsageError("--snapshot is of virtual time: say --backend vt, or leave it out")
+    for option, given in (("--snapshot", snapshot), ("--trace", trace)):
+        if given and chosen != "vt":
+            raise UsageError(f"{option} is of virtual time: say --backend vt, or leave it out")
     _check_cpus(experiment, chosen)
     _check_memory(experiment, chosen)
 
@@ -154,7 +158,7 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
     KeyboardInterrupt passes through after everything was ended; the directory
     can be resumed then.
     """
-    check(experiment, options.backend, options.snapshot)
+    check(experiment, options.backend, options.snapshot, options.trace)
     chosen = backends.choose(options.backend)
     files = files or images.of_experiment(experiment, options.tree, options.packages, progress)
     directory.mkdir(parents=True, exist_ok=True)
@@ -171,7 +175,8 @@ def run(experiment: Experiment, directory: Path, options: Options, progress: Pro
             records.write_json(directory / records.MANIFEST, new)
         spec = host_spec(experiment, chosen, files, options.machine, options.seed)
         return Runner(experiment, directory, spec, options.seed, progress,
-                      jobs_at_once(experiment, chosen, options.jobs), options.snapshot).run()
+                      jobs_at_once(experiment, chosen, options.jobs), options.snapshot,
+                      directory / records.TRACES if options.trace else None).run()
 
 
 def _check_cpus(experiment: Experiment, backend: Backend) -> None:

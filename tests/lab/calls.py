@@ -61,7 +61,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRunner:
     module = types.ModuleType("lab.run.runner")
     module.run = fake.run  # type: ignore[attr-defined]
     module.dry_run = lambda experiment, **_: [f"would run {experiment.name}"]  # type: ignore[attr-defined]
-    module.check = lambda experiment, backend, snapshot: None  # type: ignore[attr-defined]
+    module.check = lambda experiment, backend, snapshot, trace: None  # type: ignore[attr-defined]
     module.Options = types.SimpleNamespace  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "lab.run.runner", module)
     monkeypatch.setattr("lab.run.runner", module, raising=False)

@@ -93,7 +93,9 @@ def test_virtual_time(call: Call, runner: FakeRunner, tmp_path: Path) -> None:
     assert (options.machine, options.jobs, options.backend) == ("nested", 2, "vt")
     assert not options.snapshot
     call("run", "demo", "--backend", "vt", "--snapshot", "--out", str(tmp_path / "loaded"))
-    assert runner.calls[1][2].snapshot
+    assert runner.calls[1][2].snapshot and not runner.calls[1][2].trace
+    call("run", "demo", "--backend", "vt", "--trace", "--out", str(tmp_path / "traced"))
+    assert runner.calls[2][2].trace
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -12,11 +12,12 @@ import pytest
 
 from lab.build.images import PLACEHOLDERS
 from lab.core.errors import UsageError
-from lab.core.model import Manifest, RunRecord
+from lab.core.model import GuestRun, Manifest, RunRecord
 from lab.core.progress import Silent
-from lab.machine import pace, qemu_trace, vmcb
+from lab.machine import pace, qemu_trace, tsc, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger, HostSpec, host_command
+from lab.observe.vcpu_trace import Window
 from lab.plan import machine_model
 from lab.plan.schedule import PlannedRun
 from lab.report import traced
@@ -217,15 +218,23 @@ def test_what_is_kept_of_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(vmcb, "blocks", lambda machine, found: [
         vmcb.Block(one, -5, vmcb.KERNEL) for one in found])
     monkeypatch.setattr(vmcb, "offsets", lambda control, folder, count: [-5] * count)
+    monkeypatch.setattr(tsc, "ahead_ns", lambda control: -40_000)
     outcome = played(tmp_path, monkeypatch, again, events="svm_*")
     assert outcome.same and calls == ["svm_*", "end"]
     part = outcome.part
     assert part.symbols(PLACEHOLDERS) == PLACEHOLDERS.guest_kernel.parent / "System.map"
     line = traced.load(tmp_path / "out", part.runs[-1].id, part.facts, None)
     assert line is not None and line.names == vmcb.Names(
-        (vmcb.Vcpu("0x1000", "pvqspinlock-0", 0),), vmcb.CERTAIN)
+        (vmcb.Vcpu("0x1000", "pvqspinlock-0", 0),), vmcb.CERTAIN, -40_000)
     assert dict(line.facts)["guests"] == "1 VM of 2 vCPUs on 2 CPUs"
     assert (line.window.lost_ns, line.full.ns) == (100_000, 190_000)
+    guests = (GuestRun("pvqspinlock-0", 0.000_080, 0.000_170, 1.0, 0, ""),)
+    line = traced.load(tmp_path / "out", part.runs[-1].id, part.facts, None, guests)
+    assert line is not None and line.measured == {"pvqspinlock-0": Window(40_000, 130_000)}
+    assert (line.window, line.waits.measured) == (Window(40_000, 130_000, 39_900), True)
+    (spent,) = line.waits.vms
+    assert spent.causes["other"] == 90_000 and spent.places["other"] == {
+        "0x2, spins": 50_100, "0x2, yielded in a spin": 39_900}
 
 
 def test_an_old_manifest_is_of_the_usual_kernel() -> None:

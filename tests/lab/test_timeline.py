@@ -20,7 +20,7 @@ from lab.core.errors import UsageError
 from lab.machine import qemu_trace, vmcb
 from lab.machine.vmcb import Names, Vcpu
 from lab.observe.vcpu_trace import ON_CPU, Interval, Kind, Window
-from lab.report import perfetto, timeline, timeline_picture, traced
+from lab.report import perfetto, timeline, timeline_picture, traced, waited
 from lab.report.timeline import Timeline
 from tests.lab.test_vcpu_trace import SPIN, entry, leave, random_trace
 
@@ -43,7 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def line(folder: Path) -> Timeline:
     made = traced.load(folder, "b0-r0-x", (("commit", "0123"),), folder / "System.map")
     assert made is not None and traced.make(folder, made) == [
-        folder / timeline.PAGE, folder / perfetto.FILE, folder / timeline_picture.FILE]
+        folder / name for name in (waited.FILE, timeline.PAGE, perfetto.FILE,
+                                   timeline_picture.FILE)]
     return made
 
 
