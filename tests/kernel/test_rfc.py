@@ -5,17 +5,19 @@ They need kernels that no other test does, so they are for --soak.
 """
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from lab.build import images
+from lab.build import images, kernel, rfc, series
+from lab.core import content
 from lab.core.model import Scheme
 from lab.core.progress import Silent
 from lab.machine.control import Control
-from lab.plan import config
+from lab.plan import config, kconfig
 from lab.plan.schedule import PlannedRun
 from lab.run import runner
 from lab.run.session import Session
@@ -39,6 +41,8 @@ STATISTICS = (SECTION, "preemption_reported", "preemption_other")
 KVM = "/sys/kernel/debug/kvm/*-*"
 EVENT = "/sys/kernel/debug/tracing/events/kvm/kvm_vcpu_preempted_in_section/enable"
 PREEMPT = "/sys/kernel/debug/sched/preempt"
+NRIPS = ("-global", "qemu64-x86_64-cpu.nrip-save=on")
+"""The processor says how long an instruction is. KVM's fastpath takes no exit without."""
 TRACE = "/sys/kernel/debug/tracing/trace"
 TRACED = re.compile(r"kvm_vcpu_preempted_in_section: vcpu (\d+) in_section (\d+)"
                     r" at_instruction_boundary [01] in_kernel ([01])\s*$", re.MULTILINE)
@@ -55,10 +59,13 @@ class Proposal:
     """That the folder adds."""
     preempt: str
     """How preemptible the host's kernel is: with `full`, the first selftest skips."""
+    qemu: tuple[str, ...] = ()
+    """More for the command line of the host's QEMU."""
 
 
 PROPOSALS = {
-    "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test", "voluntary"),
+    "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test", "voluntary",
+                       NRIPS),
     "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", "full"),
 }
 """Of each variant."""
@@ -84,13 +91,44 @@ def test_selftest(proposal: str, host: str, how: str, tmp_path: Path) -> None:
     The bare base offers nothing of what the second one looks at, and has all of the first one's.
     """
     tried = PROPOSALS[proposal]
-    with suite(host, tmp_path, (tried.selftest,), backend="vt", proposal=tried.folder) as (
-            machine, programs):
+    with suite(host, tmp_path, (tried.selftest,), backend="vt", proposal=tried.folder,
+               qemu=tried.qemu) as (machine, programs):
         assert programs == [tried.selftest]
         machine.control.write_file(PREEMPT, tried.preempt)
         (found,) = suites.run(machine.control, programs, LIMIT_S)
     print(found.said)
     assert found.how == how, found
+
+
+def objects_of(folder: Path) -> tuple[str, ...]:
+    """What is built of the kernel's own C files that a proposal changes."""
+    changed = {name for patch in series.patches(folder)
+               for name in re.findall(r"^\+\+\+ b/(\S+)\.c$", patch.read_text(), re.MULTILINE)}
+    return tuple(sorted(f"{name}.o" for name in changed if not name.startswith("tools/")))
+
+
+@pytest.mark.parametrize("name", PROPOSALS)
+def test_each_patch_compiles(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With those before it, and without those after it; options that a patch adds are off.
+
+    Those of the suite's programs are not built here: test_selftest builds them, all together.
+    """
+    variant = replace(kconfig.variant(name), name=f"{name}-parts", fragments=("base", "host"))
+    whole, part = rfc.folder(PROPOSALS[name].folder), tmp_path / "part"
+    part.mkdir()
+    monkeypatch.setattr(kconfig, "variant", lambda _: variant)
+    monkeypatch.setattr(rfc, "folder", lambda _: part)
+    wanted = objects_of(whole)
+    assert len(wanted) > 1
+    for patch in series.patches(whole):
+        shutil.copy(patch, part)
+        objects = kernel.objects(variant.name, wanted)
+        print(f"{name}: {patch.name}: {len(wanted)} objects", flush=True)
+    # What does not compile is left for a look.
+    for folder in (objects, objects.with_name(f"src-{variant.name}")):
+        content.remove(folder)
+    for file in (f"src-{variant.name}.changed", f"{variant.name}.log"):
+        objects.with_name(file).unlink()
 
 
 def statistics(control: Control) -> dict[str, int]:

@@ -8,6 +8,7 @@ docs/results/selftests.md.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,16 @@ EXPLAINED = {
 
 @contextmanager
 def suite(variant: str, logs: Path, wanted: tuple[str, ...] = (),
-          memory: int = host.MEMORY, backend: str = "auto",
-          proposal: str = "") -> Iterator[tuple[Machine, list[str]]]:
-    """A host with these programs of the suite mounted, or all, and what they are."""
+          memory: int = host.MEMORY, backend: str = "auto", proposal: str = "",
+          qemu: tuple[str, ...] = ()) -> Iterator[tuple[Machine, list[str]]]:
+    """A host with these programs of the suite mounted, or all, and what they are.
+
+    `qemu` is more for the command line of its QEMU.
+    """
     disk = selftests.image(wanted, proposal=proposal)
     job = host.Job(("true",), disk=disk, variant=variant, memory=memory, backend=backend)
     spec = host.spec(job, host.ready(job, None, Silent()), [disk])
+    spec = replace(spec, extra=(*spec.extra, *qemu))
     with host.up(spec, kconfig.variant(variant).slowdown, logs) as machine:
         yield machine, suites.mount(machine.control, host.device(spec, 0))
         assert machine.trouble() == ""
