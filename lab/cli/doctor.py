@@ -76,9 +76,14 @@ def _to(file: Path | None) -> Iterator[TextIO]:
         descriptor = os.open(file, APPEND, 0o666)
     except OSError as error:
         raise LabError(f"{file} cannot be written ({error.strerror})") from None
-    with os.fdopen(descriptor, "a", encoding="utf-8") as out:
-        _check(file, os.fstat(descriptor))
-        yield out
+    try:
+        with os.fdopen(descriptor, "a", encoding="utf-8") as out:
+            _check(file, os.fstat(descriptor))
+            yield out
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise LabError(f"{file} cannot be written ({error.strerror})") from None
 
 
 def _check(file: Path, status: os.stat_result) -> None:

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -338,6 +339,17 @@ def test_the_command(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert run(fake, monkeypatch, "--once", "-s", "0.1", "-L", str(what)) == 1
         assert capsys.readouterr().err == (
             f"pvsync: {what} cannot be written ({said}): give -L the name of a file.\n")
+
+
+def test_a_disk_that_is_full(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                             capsys: pytest.CaptureFixture[str]) -> None:
+    log, limits = tmp_path / "log.csv", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        assert run(fake, monkeypatch, "--once", "-s", "0.1", "-L", str(log)) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capsys.readouterr().err == f"pvsync: {log} cannot be written (File too large).\n"
 
 
 @pytest.mark.parametrize("reader", [False, True])
