@@ -45,7 +45,7 @@ ISOLATION = "tests/vmx/test_isolation.py"
 KERNEL = (sys.executable, "-m", "pytest", "-vv", "--durations=25", "tests/kernel", "--sample", "-m")
 """Some of the tests of the kernel, by their marks, with the seconds of those that take longest;
 of those that are sampled this commit's share."""
-PROGRAMS = "tests/lab/test_workloads.py"
+PROGRAMS = "tests/lab/programs"
 """Its tests need both CPUs, and look what the whole machine does."""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 AT_ONCE = 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.plan import config
-from tests.lab.test_workloads import figure
+from tests.lab.programs.built import figure
 
 
 @pytest.mark.parametrize(("workload", "output", "value"), [
