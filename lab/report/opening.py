@@ -82,7 +82,8 @@ def _least(summary: Summary) -> tuple[str, ...]:
                      if cell.busy is not None)
     return (f"Without loss N VMs take N times the CPU time that one takes with {baseline}, and no"
             f" less than it takes alone. CPUs that one VM alone keeps busy: {busy}.",
-            f"No cure of overcommit can bring more than {baseline}'s figure in this table.")
+            f"Above 1 is what waiting costs. Nothing that only cures waiting brings more than"
+            f" {baseline}'s figure; what is below 1 also takes less CPU time for its work.")
 
 
 def _times(one: Verdict) -> str:

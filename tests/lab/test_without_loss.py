@@ -59,7 +59,7 @@ def test_it_is_said(tmp_path: Path) -> None:
     assert [label for label, _ in grid.rows] == ["a", "b"] and grid.rows[0][1][0] == \
         "1.60 [1.60, 1.60]"
     assert "CPUs that one VM alone keeps busy: hackbench 1.50" in grid.notes[0]
-    assert "No cure of overcommit can bring more than a's figure" in grid.notes[1]
+    assert "Nothing that only cures waiting brings more than a's figure" in grid.notes[1]
     assert f"**{CAPTION}**" in "\n".join(markdown.verdict(summary))
     assert CAPTION in report.html(summary, [])
     assert CAPTION in " ".join(table.as_text(summary).split())
