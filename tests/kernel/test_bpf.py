@@ -212,21 +212,24 @@ def test_what_a_choice_costs(played_by: Backend, tmp_path: Path) -> None:
     assert median(each["bpf"]) < 3 * median(each["c"]), each
 
 
-VETOES = BPF + """set -e
+CLAIMS = BPF + """set -e
 mkfifo /run/open; exec 9<>/run/open
 for name in one two; do
 	cp claims.bin /run/$name
 	python3 operate_host.py claim /run/$name VCPUS <&9 &
 done
+until od -A n -t u4 -j LOANS -N $((4 * VCPUS)) -v -w4 /run/two | grep -q '[1-9]'; do
+	sleep 0.2
+done
+""".replace("VCPUS", str(VCPUS)).replace("LOANS", "0xa000")
+"""Both VMs have claims.S for a firmware, and the last one borrows."""
+VETOES = CLAIMS + """
 said() {
 	sed "s/^/$1 /" /sys/kernel/debug/pvsync/counters
 	for name in one two; do
 		echo guest $1 $(od -A n -t u4 -j LOANS -N $((4 * VCPUS)) /run/$name)
 	done
 }
-until od -A n -t u4 -j LOANS -N $((4 * VCPUS)) -v -w4 /run/two | grep -q '[1-9]'; do
-	sleep 0.2
-done
 during() { sleep 0.1; said $1-begin; sleep 1; said $1; }
 during before
 load odd
@@ -264,16 +267,21 @@ def loans(output: str, phase: str) -> list[list[int]]:
             for both in zip(seen[f"{phase}-begin"], seen[phase], strict=True)]
 
 
+def claims(folder: Path) -> Path:
+    """The memory of a VM with claims.S."""
+    rom = folder / "claims.rom"
+    firmware.assemble(HERE / "claims.S", rom)
+    memory = folder / "claims.bin"
+    memory.write_bytes(bytes(ROM) + rom.read_bytes())
+    return memory
+
+
 def test_programs_refuse_loans(played_by: Backend, tmp_path: Path) -> None:
     """They come and go while vCPUs want loans for ever; by what the guests are told.
 
     VMs of one that refuses odd vCPUs go on lending to the even ones.
     """
-    rom = tmp_path / "claims.rom"
-    firmware.assemble(HERE / "claims.S", rom)
-    memory = tmp_path / "claims.bin"
-    memory.write_bytes(bytes(ROM) + rom.read_bytes())
-    output = said(VETOES, played_by, LEND, (*compiled(tmp_path), memory))
+    output = said(VETOES, played_by, LEND, (*compiled(tmp_path), claims(tmp_path)))
     for phase in ("before", "gone", "after"):
         assert min(map(min, loans(output, phase))) > LENT, (phase, loans(output, phase))
         assert not grown(output, f"{phase}-begin", phase)["extend_vetoed"], phase
@@ -286,3 +294,62 @@ def test_programs_refuse_loans(played_by: Backend, tmp_path: Path) -> None:
     assert output.count("Device or resource busy") == 1, output
     assert output.count("only read is supported") == 1, output
     assert not re.search(r"pvsync_extend_ops\r?$", output), output
+
+
+TIMED = """set -e
+bpftrace -q -B line -e '
+	BEGIN { printf("ready\\n"); }
+	fentry:pvsync_bpf_take { @phase++; }
+	fentry:pvsync_bpf_refuses { @begin[cpu] = nsecs; }
+	fexit:pvsync_bpf_refuses /@begin[cpu]/ {
+		@calls[(uint64)@phase, nsecs - @begin[cpu]] = count();
+	}' >/run/timed &
+bpftrace=$!
+until grep -q ready /run/timed; do kill -0 $bpftrace; sleep 0.1; done
+"""
+"""Each load and each unload begins a phase."""
+VETO_COST = TIMED + CLAIMS + """
+for turn in a b c; do
+	sleep 0.3
+	load odd; sleep 0.3; unload odd
+	sleep 0.3
+	load calm; sleep 0.3; unload calm
+done
+kill -INT $bpftrace
+wait $bpftrace || true
+cat /run/timed
+"""
+VETO_WAYS = "none", "odd", "placebo", "calm"
+"""In the order of the phases of a turn."""
+TURNS = 3
+CALLS = re.compile(r"^@calls\[(\d+), (\d+)\]: (\d+)\r?$", re.MULTILINE)
+"""Of one length, ns, in one phase."""
+EXTEND_US = 1000
+"""For which a loan may last."""
+SMALL_SHARE = 0.01
+"""Of that, at most, for asking a program."""
+
+
+def calls(output: str, phase: int) -> list[int]:
+    """How long each call of a phase took, ns."""
+    return [int(ns) for one, ns, times in CALLS.findall(output) if int(one) == phase
+            for _ in range(int(times))]
+
+
+def test_what_a_veto_costs(played_by: Backend, tmp_path: Path) -> None:
+    """The host's question whether a program refuses a loan: with programs, and with none.
+
+    What times the calls takes the same in each. Virtual time shows instructions.
+    """
+    output = said(VETO_COST, played_by, {**LEND, "extend_us": str(EXTEND_US)},
+                  (*compiled(tmp_path), claims(tmp_path)))
+    each: dict[str, list[float]] = {}
+    for number, way in enumerate(VETO_WAYS):
+        turns = [calls(output, number + turn * len(VETO_WAYS)) for turn in range(TURNS)]
+        assert min(map(len, turns)) > SEVERAL, (way, turns)
+        each[way] = [median(turn) for turn in turns]
+        print(f"{way}: calls in three turns:", *map(len, turns), "and their median, ns:",
+              *(f"{one:.0f}" for one in each[way]))
+    asked = {way: median(each[way]) - median(each["none"]) for way in VETO_WAYS}
+    assert asked["odd"] > abs(asked["placebo"]) and asked["calm"] > asked["odd"], each
+    assert asked["calm"] < SMALL_SHARE * EXTEND_US * 1000, each
