@@ -35,20 +35,30 @@ def test_all_of_it_is_installed(root: Path) -> None:
         file.read_text() for file in DATA.rglob("*") if file.is_file() and file.suffix != ".bt"}
 
 
+LIBVIRT = tuple(("-web", *words) for words in (
+    ("prepare", "begin", "-"), ("start", "begin", "-"), ("stopped", "end", "shutdown"),
+    ("release", "end", "shutdown"), ("migrate", "begin", "-"), ("restore", "begin", "-"),
+    ("reconnect", "begin", "-"), ("attach", "begin", "-")))
+PROXMOX = (("100", "pre-start"), ("100", "pre-stop"), ("100", "post-stop"))
+"""What else happens to a VM."""
+
+
 @pytest.mark.parametrize("status", [0, 1])
-@pytest.mark.parametrize(("hook", "started", "other"), [
-    ("etc/libvirt/hooks/qemu.d/pvsync", ("-web", "started", "begin", "-"),
-     ("-web", "prepare", "begin", "-")),
-    ("var/lib/vz/snippets/pvsync", ("100", "post-start"), ("100", "pre-start"))])
-def test_a_hook(root: Path, hook: str, started: tuple[str, ...], other: tuple[str, ...],
-                status: int) -> None:
+@pytest.mark.parametrize(("hook", "started", "others"), [
+    ("etc/libvirt/hooks/qemu.d/pvsync", ("-web", "started", "begin", "-"), LIBVIRT),
+    ("var/lib/vz/snippets/pvsync", ("100", "post-start"), PROXMOX)])
+def test_a_hook(root: Path, hook: str, started: tuple[str, ...],
+                others: tuple[tuple[str, ...], ...], status: int) -> None:
+    """Called as libvirt's page of hooks says, for what happens to a VM from its start to its end,
+    and as Proxmox VE does. What it prints when a VM migrates libvirt would take for its XML.
+    """
     tools, called = root / "bin", root / "called"
     tools.mkdir()
     for name, lines in {"pvsync": f'echo "$@" >>{called}; echo said; exit {status}',
                         "logger": f'{{ echo "$@"; cat; }} >>{called}'}.items():
         (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
         (tools / name).chmod(0o755)
-    for words in (other, started):
+    for words in (*others, started):
         done = subprocess.run(
             [root / hook, *words], env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
             input="<domain/>" * 100_000, capture_output=True, text=True, check=False)
