@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An operator's host: Debian 13 with systemd, libvirt and tuned, on a pvsync kernel, emulated.
+"""An operator's host: Debian 13 with systemd, libvirt and tuned, emulated.
 
-Its root is read-only and in the cache. Memory on top of it takes what is written, and a disk keeps
+Its kernel is the lab's with pvsync, without AppArmor, or Debian's own, with it. Its root is
+read-only and in the cache. Memory on top of it takes what is written, and a disk keeps
 that from boot to boot. The lab's hostd runs there as a service, and what an operator types goes
-through it. AppArmor is not in the lab's kernel.
+through it.
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.build import emulator, kernel, mmdebstrap, userland
-from lab.core import content
+import pytest
+
+from lab.build import emulator, kernel, mmdebstrap, package, userland
+from lab.core import content, tools
 from lab.core.model import Backend
-from lab.core.progress import Progress
+from lab.core.progress import Plain, Progress
 from lab.core.scratch import Scratch
 from lab.machine.machine import HostSpec, Machine
 from lab.run import host as jobs
@@ -27,9 +31,13 @@ PACKAGES = (
     "libvirt-daemon-system", "procps", "prometheus-node-exporter", "python3", "qemu-system-x86",
     "systemd", "systemd-sysv", "tuned", "udev",
 )
+STOCK = "linux-image-cloud-amd64"
+"""The package of Debian's kernel for machines that are virtual."""
 LAB = "usr/lib/lab"
 """Where the lab's own files are in there, out of the way of pvsync's package."""
 ARGUMENTS = ("init=/usr/lib/lab/init", "systemd.machine_id=0123456789abcdef0123456789abcdef")
+PATIENT = ("systemd.mask=tuned.service", "udev.event_timeout=900")
+"""For a kernel with many modules, which takes minutes to load KVM there, and tuned's limit."""
 SESSION = "session.txt"
 """Among the logs: what was typed, and what it said."""
 MEMORY = 3072
@@ -96,28 +104,62 @@ class Host:
             self.machine = None
 
 
-def image(progress: Progress) -> Path:
+def image(progress: Progress, packages: Sequence[str] = PACKAGES) -> Path:
     """Its root, in the cache."""
     inside = {f"{LAB}/{name}": userland.TARGET / name
               for name in content.files_below(userland.TARGET)}
     inside |= {f"{LAB}/{file.name}": file for file in FILES.iterdir()}
-    return userland.image_with("debian", SUITE, PACKAGES, inside, progress)
+    return userland.image_with("debian", SUITE, packages, inside, progress)
+
+
+def stock(folder: Path, progress: Progress) -> tuple[Path, Path, Path]:
+    """Root, kernel and initial file system of one with Debian's kernel; the last in `folder`.
+
+    Debian's own initial file system knows nothing of erofs.
+    """
+    packages = (*PACKAGES, STOCK)
+    root = image(progress, packages)
+    # The image has what this has, and more.
+    user = userland._userland(SUITE, userland.check_packages(packages), progress) / "root"
+    (bzimage,) = (user / "boot").glob("vmlinuz-*")
+    place = folder / "initial"
+    (place / "modules").mkdir(parents=True)
+    (place / "root").mkdir()
+    release = bzimage.name.removeprefix("vmlinuz-")
+    listed = tools.run(["modprobe", "-d", user, "-S", release, "--show-depends", "-a",
+                        "virtio_pci", "virtio_blk", "erofs"]).decode()
+    names = [Path(line.split()[1]) for line in listed.splitlines() if line.startswith("insmod")]
+    for number, name in enumerate(dict.fromkeys(names)):
+        unpacked = tools.run(["xz", "--decompress", "--stdout", name])
+        (place / f"modules/{number:02}.ko").write_bytes(unpacked)
+    shutil.copy("/bin/busybox", place)
+    shutil.copy(FILES / "initial", place / "init")
+    initial = folder / "initial.cpio"
+    files = [file.relative_to(place) for file in sorted(place.rglob("*"))]
+    initial.write_bytes(tools.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=place,
+                                  stdin="\n".join(map(str, files)).encode()))
+    return root, bzimage, initial
 
 
 @contextmanager
-def up(bring: Sequence[Path], backend: Backend, progress: Progress,
-       logs: Path) -> Iterator[Host]:
+def up(bring: Sequence[Path], backend: Backend, progress: Progress, logs: Path,
+       pvsync: bool = True) -> Iterator[Host]:
     """A host after its first boot, with these files in /run/files."""
-    built = kernel.build("lab", progress=progress)
-    found = jobs.Files(tuple(emulator.prepare(progress).command()), built.bzimage,
-                       image(progress))
     with Scratch() as scratch:
+        extra: tuple[str, ...] = ()
+        arguments: tuple[str, ...] = ARGUMENTS
+        if pvsync:
+            root, bzimage = image(progress), kernel.build("lab", progress=progress).bzimage
+        else:
+            root, bzimage, initial = stock(scratch, progress)
+            extra, arguments = ("-initrd", str(initial)), (*ARGUMENTS, *PATIENT)
+        found = jobs.Files(tuple(emulator.prepare(progress).command()), bzimage, root)
         disk = scratch / "disk"
         disk.touch()
         os.truncate(disk, DISK)
-        job = jobs.Job((), backend=backend, memory=MEMORY, args=ARGUMENTS)
+        job = jobs.Job((), backend=backend, memory=MEMORY, args=arguments)
         spec = jobs.spec(job, found, [jobs.pack(bring, scratch)])
-        spec = replace(spec, extra=(*spec.extra,
+        spec = replace(spec, extra=(*spec.extra, *extra,
             "-drive", f"id=own,file={disk},format=raw,if=none,cache=unsafe",
             "-device", "virtio-blk-pci,drive=own"))
         made = Host(spec, logs, progress)
@@ -127,3 +169,16 @@ def up(bring: Sequence[Path], backend: Backend, progress: Progress,
         finally:
             if made.machine is not None:
                 made.machine.stop(polite=False)
+
+
+@contextmanager
+def with_tools(tmp_path_factory: pytest.TempPathFactory, played_by: Backend,
+               pytestconfig: pytest.Config, pvsync: bool = True) -> Iterator[Host]:
+    """A host after its first boot, with the tools' package in /run/files, for a module of tests."""
+    folder = tmp_path_factory.mktemp("debian")
+    captured = pytestconfig.pluginmanager.getplugin("capturemanager")
+    assert captured is not None
+    with captured.global_and_fixture_disabled():
+        print(f"\nwhat is typed and said: {folder}/{SESSION}", flush=True)
+        with up([package.build(folder)], played_by, Plain(), folder, pvsync) as made:
+            yield made

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.build import package
 from lab.core.model import Backend
-from lab.core.progress import Plain
 from tests.kernel import debian_host
 from tests.kernel.debian_host import Host
 
@@ -31,13 +29,8 @@ SCRAPE = ("python3 -c 'import urllib.request as u;"
 def host(tmp_path_factory: pytest.TempPathFactory, played_by: Backend,
          pytestconfig: pytest.Config) -> Iterator[Host]:
     """The host, booted, with the package in /run/files."""
-    folder = tmp_path_factory.mktemp("debian")
-    captured = pytestconfig.pluginmanager.getplugin("capturemanager")
-    assert captured is not None
-    with captured.global_and_fixture_disabled():
-        print(f"\nwhat is typed and said: {folder}/session.txt", flush=True)
-        with debian_host.up([package.build(folder)], played_by, Plain(), folder) as made:
-            yield made
+    with debian_host.with_tools(tmp_path_factory, played_by, pytestconfig) as made:
+        yield made
 
 
 def installed(host: Host) -> None:
