@@ -79,8 +79,8 @@ def notes(manifest: Manifest, cells: Sequence[Cell]) -> list[str]:
     parts = []
     for workload in dict.fromkeys(name for name, _vms in far):
         own = [(vms, value) for (name, vms), value in far.items() if name == workload]
-        parts.append(f"{workload} " + ", ".join(f"{100 * value:.1f} % at {vms} VM{'s'[:vms - 1]}"
-                                                for vms, value in own))
+        parts.append(f"{workload}{':' * (len(own) > 1)} " + ", ".join(
+            f"{100 * value:.1f} % at {vms} VM{'s'[:vms - 1]}" for vms, value in own))
     text = (f"Placebo ({', '.join(placebos)}): changes nothing, and was so far from"
             f" {manifest.baseline}: {'; '.join(parts)}. No smaller difference has a star.")
     lost = [f"{cell.scheme}/{cell.workload}/{cell.vms}" for cell in cells

@@ -54,7 +54,7 @@ def test_one_scheme_alone_needs_none(tmp_path: Path) -> None:
 
 def test_the_table_says_how_far_it_was_and_whose_star_is_gone(tmp_path: Path) -> None:
     text = " ".join(table.as_text(summary_of(tmp_path, "a", "a:2", "b", "c")).split())
-    found = re.search(r"Placebo \(a:2\): changes nothing, and was so far from a: hackbench"
+    found = re.search(r"Placebo \(a:2\): changes nothing, and was so far from a: hackbench:"
                       r" ([\d.]+) % at 1 VM, [\d.]+ % at 2 VMs, [\d.]+ % at 3 VMs\.", text)
     assert found and float(found[1]) == pytest.approx(10, abs=1)
     assert "No smaller difference has a star. These pass the test and are no farther:" \
