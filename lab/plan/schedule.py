@@ -35,6 +35,15 @@ class PlannedRun:
         return f"{self.key}-a{attempt}"
 
 
+def planned(record: RunRecord) -> PlannedRun:
+    """The planned run that a record is a try at.
+
+    Hosts are numbered apart from that: one that was lost has a number, too.
+    """
+    number = int(record.id[1:record.id.index("-")])
+    return PlannedRun(number, record.rep, record.scheme, record.workload, record.vms)
+
+
 def key_of(run_id: str) -> str:
     """The planned run's key in the id of a try."""
     return run_id.rpartition("-a")[0]

@@ -21,7 +21,7 @@ from lab.core.progress import Progress
 from lab.core.words import many
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger
-from lab.plan.schedule import PlannedRun
+from lab.plan import schedule
 from lab.run import parse, resuming, runner, snapshot, tracing
 from lab.run.session import Session
 
@@ -133,12 +133,6 @@ def part(directory: Path, run_id: str) -> Part:
                 chosen.snapshot)
 
 
-def planned(record: RunRecord) -> PlannedRun:
-    """The planned run that a record is a try at."""
-    number = int(record.id[1:record.id.index("-")])
-    return PlannedRun(number, record.rep, record.scheme, record.workload, record.vms)
-
-
 def new_folder(directory: Path, run_id: str) -> Path:
     """A folder that is not there yet for what a replay writes."""
     number = 1
@@ -185,12 +179,12 @@ def _play(session: Session, what: Part, now: list[RunRecord], events: str,
     session.boot_all()
     for record in what.runs:
         if events and record is what.runs[-1]:
-            made, blocks = tracing.run(session, planned(record), record.attempt, session.out,
-                                       events)
+            made, blocks = tracing.run(session, schedule.planned(record), record.attempt,
+                                       session.out, events)
             now.append(made)
             tracing.name(session, {session.out: blocks})
         else:
-            now.append(session.run(planned(record), record.attempt))
+            now.append(session.run(schedule.planned(record), record.attempt))
         advance()
 
 

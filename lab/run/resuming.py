@@ -13,7 +13,7 @@ from lab.core.progress import Progress
 from lab.core.words import many
 from lab.machine import backend as backends
 from lab.machine import provenance
-from lab.plan import machine_model
+from lab.plan import machine_model, schedule
 from lab.run import parse
 
 
@@ -24,7 +24,8 @@ def check(directory: Path, experiment: Experiment, backend: str = "auto",
     Other numbers of boots, or seeds, will do: what a boot makes does not depend on the others.
     """
     begun = parse.manifest(directory)
-    made = 1 + max((run.boot for run in parse.runs(directory).records), default=-1)
+    made = 1 + max((schedule.planned(run).boot for run in parse.runs(directory).records),
+                   default=-1)
     parse.boots(directory)
     chosen = backends.choose(backend)
     wanted = {

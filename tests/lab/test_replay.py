@@ -18,7 +18,7 @@ from lab.machine import pace, qemu_trace, tsc, vmcb
 from lab.machine.control import HostLost
 from lab.machine.machine import Debugger, HostSpec, host_command
 from lab.observe.vcpu_trace import Window
-from lab.plan import machine_model
+from lab.plan import machine_model, schedule
 from lab.plan.schedule import PlannedRun
 from lab.report import traced
 from lab.run import replay
@@ -46,8 +46,8 @@ def test_what_a_boot_did_before(tmp_path: Path) -> None:
     assert part.runs == (RUNS[0], RUNS[2], RUNS[4])
     assert part.experiment.variant == "test" and part.experiment.share == ("pmt",)
     assert (part.experiment.name, part.experiment.pcpus) == ("synthetic", 2)
-    assert replay.planned(RUNS[1]) == PlannedRun(1, 0, "pmt", "hackbench", 1)
-    assert replay.planned(RUNS[1]).run_id(0) == RUNS[1].id
+    assert schedule.planned(RUNS[1]) == PlannedRun(1, 0, "pmt", "hackbench", 1)
+    assert schedule.planned(RUNS[1]).run_id(0) == RUNS[1].id
     assert replay.new_folder(tmp_path, "x") == tmp_path / "replays/x-1"
     (tmp_path / "replays/x-1").mkdir(parents=True)
     assert replay.new_folder(tmp_path, "x") == tmp_path / "replays/x-2"

@@ -83,7 +83,7 @@ def test_resume_with_other_seeds(tmp_path: Path, boots: int) -> None:
     changed = config.experiment("demo", config.Overrides(boots=boots))
     resuming.check(directory, changed, "tcg")
     lines = (directory / "runs.jsonl").read_text().splitlines()
-    last = json.dumps(json.loads(lines[-1]) | {"id": "b4", "boot": 4})
+    last = json.dumps(json.loads(lines[-1]) | {"id": "b4-x-a0", "boot": 7})
     (directory / "runs.jsonl").write_text("\n".join([*lines, last, ""]))
     if boots < 5:
         with pytest.raises(UsageError, match="has runs of 5 boots or seeds: ask for no fewer"):
