@@ -226,7 +226,7 @@ def test_no_file_of_tests_is_left_out() -> None:
     lab, programs = (stage.command for stage in run_all.stages()
                      if stage.name in ("lab", "programs"))
     assert lab[-3:] == ("tests/lab", "--ignore", run_all.PROGRAMS)
-    assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_file()
+    assert programs[-1] == run_all.PROGRAMS and (run_all.ROOT / run_all.PROGRAMS).is_dir()
     virtual, real = (stage.command for stage in run_all.stages()
                      if stage.name in ("kernel-vt", "kernel"))
     assert real == (*run_all.KERNEL, "not virtual") and "tests/kernel" in real

@@ -64,6 +64,9 @@ class SlowGuest:
     async def output(self, ident: str) -> str:
         return ""
 
+    def used_us(self) -> int | None:
+        return None
+
 
 def test_nothing_is_noted_once_the_guests_are_measured(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("other 1\nwanted 12\nlast 3\n")
