@@ -52,6 +52,10 @@ def spreads(cells: Iterable[Cell], placebos: Sequence[str]) -> dict[Group, float
     return found
 
 
+MANY = 5
+"""From so many numbers on each program's are a part of the sentence by themselves."""
+
+
 def is_farther(cell: Cell, far: Mapping[Group, float]) -> bool:
     """Whether the cell is farther from the baseline than its placebos, if there are any."""
     spread = far.get((cell.workload, cell.vms))
@@ -79,7 +83,7 @@ def notes(manifest: Manifest, cells: Sequence[Cell]) -> list[str]:
     parts = []
     for workload in dict.fromkeys(name for name, _vms in far):
         own = [(vms, value) for (name, vms), value in far.items() if name == workload]
-        parts.append(f"{workload}{':' * (len(own) > 1)} " + ", ".join(
+        parts.append(f"{workload}{':' * (len(own) > 1 or len(far) > MANY)} " + ", ".join(
             f"{100 * value:.1f} % at {vms} VM{'s'[:vms - 1]}" for vms, value in own))
     text = (f"Placebo ({', '.join(placebos)}): changes nothing, and was so far from"
             f" {manifest.baseline}: {'; '.join(parts)}. No smaller difference has a star.")
