@@ -86,7 +86,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
 
 
 def _unit(plan: Sweep, key: str, out: Path | None) -> None:
-    """Play a unit once more; status 1 where a run of it failed, as it should have."""
+    """Play a unit once more; status 1 where a run of it failed, as one did before."""
     from lab.run import records
     from lab.sweep import again
 
@@ -94,6 +94,8 @@ def _unit(plan: Sweep, key: str, out: Path | None) -> None:
     if (directory / records.MANIFEST).exists():
         raise UsageError(f"{directory} has results: name another directory with --out")
     with shown() as progress:
-        lines = again.play(plan, key, directory, remembered_packages(None),
-                           ["./pvsync", *sys.argv[1:]], progress)
-    click.echo("\n".join(lines))
+        good = again.play(plan, key, directory, remembered_packages(None),
+                          ("./pvsync", *sys.argv[1:]), progress)
+    click.echo(f"All runs of the unit are valid, in {directory}." if good else
+               f"Runs of the unit failed: ./pvsync report {directory} says which and why.")
+    sys.exit(0 if good else 1)

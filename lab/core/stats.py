@@ -179,8 +179,11 @@ def speedup(own: float, reference: float, better: Better) -> float:
     return reference / own if better == "lower" else own / reference
 
 
+def shared(single: float, load: float, better: Better) -> float:
+    """A 1-VM figure, were it to take `load` times as long."""
+    return single * load if better == "lower" else single / load
+
+
 def ideal(single: float | None, load: float, better: Better) -> float | None:
     """The 1-VM figure under `load` times its overcommit, were sharing free of cost."""
-    if single is None:
-        return None
-    return single * load if better == "lower" else single / load
+    return None if single is None else shared(single, load, better)

@@ -40,12 +40,6 @@ def grid(found: Swept) -> Grid:
         for place, count in hunted.runs.items()])
 
 
-def table(found: Swept) -> tuple[list[str], list[list[str]]]:
-    """The same as heads and rows."""
-    one = grid(found)
-    return [one.first, *one.columns], [[label, *cells] for label, cells in one.rows]
-
-
 def shown(found: Swept) -> list[str]:
     """Each finding in a line, and how to see it again; nothing without one."""
     hunted = found.hunted

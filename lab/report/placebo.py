@@ -53,7 +53,7 @@ def spreads(cells: Iterable[Cell], placebos: Sequence[str]) -> dict[Group, float
 
 
 MANY = 5
-"""From so many numbers on each program's are a part of the sentence by themselves."""
+"""Of more numbers than these, each program's are a part of the sentence by themselves."""
 
 
 def is_farther(cell: Cell, far: Mapping[Group, float]) -> bool:

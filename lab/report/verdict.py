@@ -104,7 +104,7 @@ def ideals(manifest: Manifest, cells: Mapping[tuple[str, str, int], Cell], units
                 if single is None or not single.values or not own.values:
                     continue
                 load = needed_load(single, own)
-                free = {unit: value * load if own.better == "lower" else value / load
+                free = {unit: stats.shared(value, load, own.better)
                         for unit, value in units[_key(single)].items()}
                 best = replace(single, median=stats.ideal(single.median, load, own.better))
                 ratios.append(ratio_of(workload.name, own, best, False, 0))

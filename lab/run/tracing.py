@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs in virtual time that the emulator traces, and the names of the vCPUs in the traces.
 
-Nothing of a trace takes virtual time but the question which VM has which vCPUs, and what the host's
-clock says. It is asked when the runs of a boot are over, so that they are as without a trace.
+A trace takes no virtual time. The questions which VM has which vCPUs, and what the host's clock
+says, do. The lab asks them when the runs of a boot are over, which are as without a trace so.
 """
 
 import contextlib

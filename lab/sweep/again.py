@@ -8,7 +8,6 @@ from pathlib import Path
 
 from lab.core.errors import UsageError
 from lab.core.progress import Progress
-from lab.core.words import many
 from lab.plan.sweeps import Sweep
 from lab.run import runner
 from lab.sweep import campaign, grid
@@ -28,15 +27,13 @@ def find(sweep: Sweep, build: Build, key: str) -> Unit:
     return there[0]
 
 
-def play(sweep: Sweep, key: str, directory: Path, packages: tuple[str, ...], retold: list[str],
-         progress: Progress) -> list[str]:
-    """Make the unit's runs; what to tell of them. `retold` is the command for its manifest."""
+def play(sweep: Sweep, key: str, directory: Path, packages: tuple[str, ...],
+         command: tuple[str, ...], progress: Progress) -> bool:
+    """Make the unit's runs; whether all are valid. `command` is kept in their manifest."""
     prepared = campaign.prepare(sweep, packages, progress)
     unit = find(sweep, prepared.build, key)
     first = unit.runs[0]
     options = runner.Options(backend="vt", seed=first.boot_seed, machine=first.machine, jobs=1,
-                             snapshot=bool(first.of_boot), command=tuple(retold),
+                             snapshot=bool(first.of_boot), command=command,
                              packages=packages)
-    good = runner.run(grid.experiment(sweep, unit), directory, options, progress, prepared.files)
-    end = ("every run is valid" if good else f"to see what failed: ./pvsync report {directory}")
-    return [f"{many(len(unit.runs), 'run')} of unit {unit.key} in {directory}; {end}."]
+    return runner.run(grid.experiment(sweep, unit), directory, options, progress, prepared.files)

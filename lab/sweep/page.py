@@ -36,7 +36,7 @@ def make(sweep: Sweep, directory: Path, file: Path) -> str:
         verdict=search.said(judged) if judged else "",
         plots=[(one.caption, Markup(one.svg)) for one in swept_pictures.plots(found)],
         cells=[_cell(one) for one in found.cells], mixed=" ".join(mixed),
-        hunt=hunted.table(found) if found.hunted else None,
+        hunt=hunted.grid(found) if found.hunted else None,
         findings=hunted.shown(found) if found.hunted else [],
         failed=[*found.facts.failed.items()])
     files.replace(directory / FILE, page)

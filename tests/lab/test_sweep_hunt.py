@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
 from distributed import Client
 
+from lab.cli import sweep
 from lab.core.errors import UsageError
 from lab.core.progress import Silent
 from lab.report import hunted, kept, swept, swept_page
+from lab.run import records
 from lab.sweep import again, collect, grid, keep, page
 from lab.sweep.campaign import Campaign, Prepared
 from lab.sweep.model import Unit
@@ -145,6 +148,29 @@ def test_a_run_that_never_began_is_no_finding(tmp_path: Path) -> None:
     assert found.hunted and found.hunted.findings == ()
     assert swept_page.said(found) == ["No run of the hunt came about."]
     assert "8 of 8 runs (8: its worker died)" in " ".join(swept_page.alerts(found))
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_unit_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, good: bool) -> None:
+    """Its status says how the runs went; results that are there already are not touched."""
+    (tmp_path / "hunt.toml").write_text(HUNT)
+    asked: list[Any] = []
+
+    def play(*given: Any) -> bool:
+        asked.append(given)
+        return good
+
+    monkeypatch.setattr(again, "play", play)
+    words = [str(tmp_path / "hunt.toml"), "--unit", "ab12", "--out", str(tmp_path / "again")]
+    done = CliRunner().invoke(sweep.sweep, words)
+    assert done.exit_code == (0 if good else 1), done.output
+    assert ("All runs of the unit are valid" in done.output) is good
+    assert [given[1:3] for given in asked] == [("ab12", tmp_path / "again")]
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / records.MANIFEST).write_text("theirs")
+    refused = CliRunner().invoke(sweep.sweep, words)
+    assert isinstance(refused.exception, UsageError) and "has results" in str(refused.exception)
+    assert len(asked) == 1 and (tmp_path / "again" / records.MANIFEST).read_text() == "theirs"
 
 
 def test_a_unit_by_its_key(tmp_path: Path) -> None:
