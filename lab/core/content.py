@@ -118,18 +118,20 @@ def entry(
     progress: Progress | None = None,
     lock_name: str = "",
     keep: int = KEEP,
+    age: float = KEEP_S,
 ) -> Path:
     """The cache entry of this kind and hash; `make` fills a new folder when it is missing.
 
     `make` gets an empty folder. Whatever it raises is passed on, and the
     folder is removed. `lock_name` shares one lock between kinds; `keep` is
-    the number of entries that are kept however old they are.
+    the number of entries that are kept however old they are, and others are for
+    `age` seconds since they were last used.
     """
     found = lookup(kind, digest)
     if found:
         return found
     with lock(lock_name or kind, progress):
-        return lookup(kind, digest) or _make_entry(kind, digest, make, keep)
+        return lookup(kind, digest) or _make_entry(kind, digest, make, keep, age)
 
 
 def resolved(
@@ -185,13 +187,14 @@ def _resolve(link: Path, kind: str, find: Callable[[Path], str], make: Callable[
     return final
 
 
-def _make_entry(kind: str, digest: str, make: Callable[[Path], None], keep: int) -> Path:
+def _make_entry(kind: str, digest: str, make: Callable[[Path], None], keep: int,
+                age: float) -> Path:
     """Fill a temporary folder and rename it; the caller holds the kind's lock."""
     final = paths.cache_dir() / f"{kind}-{digest}"
     with _folder(final.name) as temporary:
         make(temporary)
         temporary.rename(final)
-    prune(kind, keep)
+    prune(kind, keep, age)
     return final
 
 

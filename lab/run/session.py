@@ -9,6 +9,7 @@ the runner's to boot again.
 
 import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,7 @@ class Session:
         if trouble:
             raise HostLost(trouble)
         if self.spec.saved:
+            os.utime(self.spec.saved.folder)  # it is in use, so the cache keeps it
             self.fleet.adopt(json.loads((self.spec.saved.folder / GUESTS).read_text()))
         else:
             self.fleet.bring_kernels()

@@ -26,6 +26,8 @@ RECIPE = "1"
 """Goes into the hash; change it when the same input is to be booted again."""
 KEEP = 2
 """Entries that are kept however old they are: each has its guests' memory."""
+AGE_S = 2 * 3600.0
+"""Seconds since the last load for which others are kept: a hunt makes hundreds of them."""
 AT_ONCE_S = 1e-9
 """When a debugger is waited for: at the end of the first round."""
 
@@ -42,7 +44,7 @@ def start_from(experiment: Experiment, spec: HostSpec, seed: int, note: Note,
     def fill(out: Path) -> None:
         _boot(experiment, boot, out, note)
 
-    folder = content.entry(KIND, digest(experiment, boot), fill, progress, keep=KEEP)
+    folder = content.entry(KIND, digest(experiment, boot), fill, progress, keep=KEEP, age=AGE_S)
     # Its clock is not 0, so nobody can wait for a debugger before that.
     debug = spec.debug and replace(spec.debug, at_s=max(spec.debug.at_s, AT_ONCE_S))
     return replace(spec, saved=Saved(folder, seed), debug=debug)

@@ -235,12 +235,14 @@ def experiment(sweep: Sweep, unit: Unit) -> Experiment:
     named = tuple(replace(schemes[label], name=name, label=name)
                   for label, name in zip(labels, map(short, range(len(labels))), strict=True))
     loads = {run.workload.name: run.workload for run in unit.runs}
+    # A setting alone in a hunt takes no unmeasured runs: nothing is compared.
+    alone = sweep.hunt and len(named) == 1
     made = Experiment(
         name=sweep.name, about=sweep.about, schemes=named, workloads=tuple(loads.values()),
         vms=tuple(dict.fromkeys(run.vms for run in unit.runs)), vcpus=first.vcpus,
         pcpus=first.pcpus, reps=1, boots=len(unit.seeds), guest_mem=first.guest_mem,
         max_repeats=sweep.max_repeats, variant=first.variant, host_variant=first.host_variant,
-        share=tuple(scheme.name for scheme in named))
+        share=() if alone else tuple(scheme.name for scheme in named))
     config.check(replace(made, share=()), sweep.name)
     return made
 

@@ -14,9 +14,11 @@ from typing import Any
 from lab.build.images import GuestFiles, Images
 from lab.core.decode import decode, read_json
 from lab.core.errors import LabError
-from lab.core.model import Experiment, RunRecord
+from lab.core.model import Experiment
 from lab.core.progress import Plain
 from lab.core.scratch import Scratch
+from lab.plan.schedule import planned
+from lab.report import findings
 from lab.run import parse, runner
 
 
@@ -28,14 +30,15 @@ class Outcome:
     workload: str
     vms: int
     boot: int
-    """Number of its host: of its seed, where several go on from one boot."""
+    """Of the plan: of its seed, where several go on from one boot."""
     valid: bool
     reason: str
     figures: tuple[float, ...]
     """Of each guest whose figure counts."""
     seed: int | None
-    """Of the host."""
+    """Of the host; None of a run that never began."""
     tries: int
+    """0 of a run that never began."""
 
 
 def files(places: dict[str, str], told: dict[str, Any]) -> Images:
@@ -50,19 +53,31 @@ def files(places: dict[str, str], told: dict[str, Any]) -> Images:
                      for name in told["others"]))
 
 
-def outcomes(directory: Path, experiment: Experiment) -> list[Outcome]:
-    """The last try at each run of a result directory."""
+def outcomes(directory: Path, experiment: Experiment, hunt: bool) -> list[Outcome]:
+    """The last try at each run of a result directory.
+
+    In a hunt, what the end of a host or a guest shows is a fault of the last run before it.
+    """
     workloads = {one.name: one for one in experiment.workloads}
-    last: dict[tuple[str, str, int, int], RunRecord] = {}
-    for record in parse.runs(directory).records:
-        last[record.scheme, record.workload, record.vms, record.boot] = record
+    last = {planned(record): record for record in parse.runs(directory).records}
+    ended = _ended(directory) if hunt else {}
     found = []
-    for (scheme, workload, vms, boot), record in last.items():
-        values, why = (parse.guest_figures(directory, record, workloads[workload])
+    for run, record in last.items():
+        values, why = (parse.guest_figures(directory, record, workloads[run.workload])
                        if record.valid else ({}, record.reason))
-        found.append(Outcome(scheme, workload, vms, boot, bool(values), why, tuple(values.values()),
-                             record.seed, record.attempt + 1))
+        if values and record.id in ended:
+            values, why = {}, ended[record.id]
+        begun = record.seed is not None
+        found.append(Outcome(run.scheme, run.workload, run.vms, run.boot, bool(values), why,
+                             tuple(values.values()), record.seed,
+                             record.attempt + 1 if begun else 0))
     return found
+
+
+def _ended(directory: Path) -> dict[str, str]:
+    """What was wrong with hosts and guests besides their runs, by the id of the last run."""
+    runs = [(record, record.reason) for record in parse.runs(directory).records]
+    return {one.run: one.reason for one in findings.found(runs, parse.boots(directory).records)}
 
 
 def main() -> None:
@@ -77,7 +92,8 @@ def main() -> None:
                        files(task["places"], task["files"]))
         except LabError as error:
             sys.exit(str(error))
-        print(json.dumps([asdict(one) for one in outcomes(folder / "results", experiment)]))
+        found = outcomes(folder / "results", experiment, task["snapshot"])
+        print(json.dumps([asdict(one) for one in found]))
 
 
 if __name__ == "__main__":

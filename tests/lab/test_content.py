@@ -152,6 +152,9 @@ def test_prune_keeps_recent_and_last_used(cache: Path) -> None:
     content.entry("thing", "9" * 12, lambda out: None, keep=1)
     left = sorted(path.name for path in cache.glob("thing-[0-9]*"))
     assert left == ["thing-000000000000", "thing-999999999999"], "a new entry prunes old ones"
+    content.entry("thing", "8" * 12, lambda out: None, keep=1, age=-1.0)
+    left = sorted(path.name for path in cache.glob("thing-[0-9]*"))
+    assert left == ["thing-888888888888"], "but for those of the age that it names"
 
 
 def test_a_wish_has_an_entry_for_each_thing_that_comes_of_it(cache: Path) -> None:

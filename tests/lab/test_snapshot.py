@@ -2,6 +2,7 @@
 """Hosts that go on from one that was saved: when it is booted, and what is known of its guests."""
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -178,7 +179,9 @@ def test_guests_are_taken_over(what: Experiment, spec: HostSpec, tmp_path: Path,
     monkeypatch.setattr(Fleet, "bring_kernels", lambda self: pytest.fail("they are there"))
     session = Session(what, replace(spec, saved=Saved(folder, 1)), 0, tmp_path,
                       lambda record: None, print)
+    os.utime(folder, (1, 1))
     session.open()
+    assert folder.stat().st_mtime > 1, "it is in use"
     session.boot_all()
     live = session.fleet.live
     assert list(live) == ["ticket-1", "pvqspinlock-0"]
