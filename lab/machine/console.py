@@ -31,6 +31,7 @@ _HARMLESS = re.compile(
     r"|Spectre|MDS|mitigations?|vulnerab"
     r"|WARNING: (?:Spectre|Support for)|command line parameter"
     r"|rcu-torture:--- (?:Start of test|End of test: SUCCESS):"  # lists stall_cpu=0
+    r"|-torture:!!! Failed to create"  # modprobe was killed, as its run is over; or fails itself
 )
 LONGEST = 4096
 """Bytes of a line; what a binary console has more of is not looked at together."""

@@ -23,6 +23,7 @@ BAD = """\
 [   20.0] spin_lock-torture:--- End of test: FAILURE: nwriters_stress=4
 [   30.1] rcu-torture:--- End of test: FAILURE: nreaders=7 nfakewriters=4 stall_cpu=0
 [   30.1] rcu-torture:--- End of test: RCU_HOTPLUG: nreaders=7 nfakewriters=4 stall_cpu=0
+[   30.1] rcu-torture: rtc: 0000000000000000 !!! ver: 3 tfle: 0
 [    9.0] Out of memory: Killed process 77 (hackbench) total-vm:1kB
 [   33.0] BUG: kernel NULL pointer dereference, address: 0000000000000020
 [   14.7] WARNING: possible circular locking dependency detected
@@ -61,6 +62,7 @@ GOOD = b"""\
 [   20.0] spin_lock-torture:--- End of test: SUCCESS: nwriters_stress=4
 [   20.1] rcu-torture:--- Start of test: nreaders=7 nfakewriters=4 stall_cpu=0 stall_cpu_block=0
 [   30.1] rcu-torture:--- End of test: SUCCESS: nreaders=7 nfakewriters=4 stall_cpu=0
+[    3.013101] spin_lock-torture:!!! Failed to create lock_torture_writer
 [  132.438433] sysrq: Power Off
 [   14.7] BUG: KCSAN: data-race in tick_nohz_stop_tick / tick_nohz_next_event
 [   14.7] BUG: KCSAN: data-race in virtqueue_get_buf [virtio_ring] / virtqueue_add [virtio_ring]
