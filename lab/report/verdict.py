@@ -54,7 +54,7 @@ class Verdict:
     interval: tuple[float, float] | None
     """Of `speedup`, 95 %; None with fewer runs than `stats.FEWEST`."""
     beyond: bool
-    """Whether `speedup` is farther from 1 than every placebo's at as many VMs."""
+    """Whether `speedup` is farther from 1 than every placebo's at as many VMs, as shown."""
     differs: bool
     """Whether it is, and the interval leaves 1 out."""
     best: Ratio
@@ -163,11 +163,16 @@ def _key(cell: Cell) -> tuple[str, str, int]:
     return (cell.scheme, cell.workload, cell.vms)
 
 
+def _far(speedup: float) -> float:
+    """How far from 1, by the digits that a page shows: what reads alike is as far."""
+    return abs(math.log(float(f"{speedup:.3g}")))
+
+
 def _beside(one: Verdict, all_of_them: Sequence[Verdict], placebos: Sequence[str]) -> Verdict:
     """The same, with what the other schemes that are placebos say of it."""
-    far = [abs(math.log(other.speedup)) for other in all_of_them
+    far = [_far(other.speedup) for other in all_of_them
            if other.scheme in placebos and other.vms == one.vms and other.scheme != one.scheme]
-    beyond = all(abs(math.log(one.speedup)) > placebo_far for placebo_far in far)
+    beyond = all(_far(one.speedup) > placebo_far for placebo_far in far)
     return replace(one, beyond=beyond, differs=one.differs and beyond)
 
 

@@ -16,11 +16,14 @@ from lab.report.summary import Summary, as_json, load, summarize
 from lab.report.verdict import Ratio, Verdict, between
 from tests.lab.synthetic import HACKBENCH, THROUGHPUT, Synthetic
 
-FACTORS = {"a": 1.0, "a:2": 1.02, "b": 0.5, "c": 1.01}
+FACTORS = {"a": 1.0, "a:2": 1.02, "b": 0.5, "c": 1.01, "d": 1.0206}
 
 
 def known(scheme: str, vms: int, guest: int, rng: random.Random) -> float:
-    """Times: `b` takes half as long as `a`, `c` is nearer to it than its placebo."""
+    """Times: `b` takes half as long as `a`, `c` is nearer to it than its placebo.
+
+    `d` is farther than the placebo, by less than a page shows.
+    """
     return vms * FACTORS[scheme] * (1 + 1e-4 * rng.random())
 
 
@@ -41,6 +44,13 @@ def test_speedups(tmp_path: Path) -> None:
         assert c.speedup == pytest.approx(1 / 1.01, rel=1e-3)
         assert c.interval and c.interval[1] < 1 and not c.beyond and not c.differs
         assert (b.workloads, b.runs, b.baseline) == (1, 8, "a")
+
+
+def test_what_reads_as_the_placebo_does_is_no_difference(tmp_path: Path) -> None:
+    summary = made(tmp_path, "a", "a:2", "d")
+    for placebo, d in zip(summary.verdicts[:3], summary.verdicts[3:], strict=True):
+        assert d.speedup < placebo.speedup and f"{d.speedup:.3g}" == f"{placebo.speedup:.3g}"
+        assert d.interval and d.interval[1] < 1 and not d.beyond and not d.differs
 
 
 def test_rates_turn(tmp_path: Path) -> None:
