@@ -20,9 +20,13 @@ UNIT_MIB = 3000
 CONFIG = {
     **{f"distributed.worker.memory.{what}": False for what in ("pause", "spill", "terminate")},
     "distributed.scheduler.allowed-failures": 0,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.tick.interval": "500ms",
 }
-"""Of clusters that are started here: workers take next to no memory themselves, and how often one
-may die is counted by `execute`."""
+"""Of clusters that are started here: workers take next to no memory themselves, how often one may
+die is counted by `execute`, and Dask watches itself seldom, as emulators need the CPUs."""
 
 
 @contextmanager

@@ -112,3 +112,15 @@ def test_what_fails_for_good_is_a_row_and_stops_nothing(
     assert reasons == {
         **{(seed, ""): 20 for seed in (1, 2, 5)}, (4, "the host did not boot"): 20,
         (3, ""): 16, (3, "the workers that were at it died, one after the other"): 4}
+
+
+def test_workers_of_this_machine_do_not_watch_themselves() -> None:
+    """They would take CPU time from the hosts; the settings of `cluster.CONFIG` reach them."""
+    def told() -> list[Any]:
+        from dask import config
+
+        return [config.get(name) for name in ("distributed.worker.profile.enabled",
+                                              "distributed.admin.tick.interval")]
+
+    with cluster.connect(workers=1) as client:
+        assert [*client.run(told).values()] == [[False, "500ms"]]
