@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from lab.cli.params import PLACE
+from lab.cli.params import PLACE, Seconds
 from lab.core import files
 from lab.core.errors import LabError, UsageError
 from lab.observe import vms
@@ -23,14 +23,14 @@ APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | 
 
 
 @click.command(short_help="What is wrong on a KVM host, why, and what cures it.")
-@click.option("-s", "--interval", type=click.FloatRange(0.1, 3600), default=5.0,
+@click.option("-s", "--interval", type=Seconds(0.1, 3600), default=5.0,
               show_default=True, metavar="SECONDS", help="How long a look takes.")
 @click.option("--once", is_flag=True, help="One look, and stop.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look.")
 @click.option("--csv", "as_csv", is_flag=True, help="A line for each VM and look.")
 @click.option("-L", "--log-to-file", "file", type=PLACE,
               help="Append CSV to this file, for ever.")
-@click.option("--co-stop", "trace_s", type=click.FloatRange(0.1, 600), metavar="SECONDS",
+@click.option("--co-stop", "trace_s", type=Seconds(0.1, 600), metavar="SECONDS",
               help="Trace the scheduler so long in each look, for an estimate of co-stop.")
 @click.option("--steal", is_flag=True,
               help="Ask the guests' agents what they take for stolen, by virsh or Proxmox's qm.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lab.cli.options import BACKENDS, QUIET, tree_options
-from lab.cli.params import DIRECTORY, Names, Setting
+from lab.cli.params import DIRECTORY, Names, Seconds, Setting
 from lab.core.errors import LabError, UsageError
 from lab.core.progress import shown
 from lab.plan import config, machine_model
@@ -42,7 +42,7 @@ Exit status:
 @click.option("--pcpus", type=click.IntRange(1, config.MAX_CPUS), default=2, show_default=True)
 @click.option("--memory", type=click.IntRange(512), default=2048, show_default=True,
               help="MiB of the host.")
-@click.option("--timeout", "limit_s", type=click.FloatRange(1), default=3600.0,
+@click.option("--timeout", "limit_s", type=Seconds(1), default=3600.0,
               show_default=True, help="Seconds that the command may take.")
 @click.option("--backend", type=BACKENDS,
               default="auto", show_default=True, help="What plays the KVM host.")

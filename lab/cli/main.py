@@ -5,6 +5,7 @@
 130 interrupted.
 """
 
+import errno
 import io
 import os
 import signal
@@ -76,9 +77,16 @@ def _guarded() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _say(f"{where}{error.strerror or error}", 1, error)
+        return _say(_of_system(error), 1, error)
     return 0
+
+
+def _of_system(error: OSError) -> str:
+    """What an operation of the system has said; standard output has no name."""
+    why = error.strerror or str(error)
+    if error.errno == errno.ENOSPC and not error.filename:
+        return f"what this says cannot be written ({why}): send it elsewhere, or make room"
+    return f"{error.filename}: {why}" if error.filename else why
 
 
 def _explained(error: click.ClickException) -> str:
@@ -87,7 +95,8 @@ def _explained(error: click.ClickException) -> str:
     chosen = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
     if chosen or not isinstance(error, click.UsageError) or error.ctx is None:
         return said
-    return f"{said.rstrip('.')} (see `./{error.ctx.command_path} --help`)"
+    here = "./" if paths.is_checkout() else ""
+    return f"{said.rstrip('.')} (see `{here}{error.ctx.command_path} --help`)"
 
 
 def _say(message: str, status: int, error: BaseException | None = None) -> int:

@@ -2,6 +2,7 @@
 """Values on the command line, such as lists. Operators' commands load fast with this module."""
 
 import glob
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +18,17 @@ PLACE = click.Path(path_type=Path, readable=False)
 """What only root may read: the command itself says so, and what to do."""
 LIST_WIDTH = 160
 """Of listings that go to a pipe or a file."""
+
+
+class Seconds(click.FloatRange):
+    """A number from a range; click itself takes `nan` for one."""
+
+    def convert(self, value: Any, param: click.Parameter | None,
+                ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"'{value}' is no number", param, ctx)
+        return found
 
 
 class Setting(click.ParamType[tuple[str, str]]):

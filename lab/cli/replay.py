@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.cli.options import kernel_options, remembered_packages
-from lab.cli.params import DIRECTORY
+from lab.cli.params import DIRECTORY, Seconds
 from lab.core.errors import UsageError
 from lab.core.progress import shown
 
@@ -38,7 +38,7 @@ class Optional(click.Command):
 @click.argument("run")
 @click.option("--gdb", type=click.IntRange(1, 65535), metavar="[=PORT]",
               help=f"Let a debugger stop the host; port {GDB} unless told.")
-@click.option("--at", "at_s", type=click.FloatRange(0, MOST_SECONDS), default=0.0,
+@click.option("--at", "at_s", type=Seconds(0, MOST_SECONDS), default=0.0,
               metavar="SECONDS", help="With --gdb: when the host first waits, in virtual time"
               " since its start; before its first instruction unless told.")
 @click.option("--trace", metavar="[=EVENTS]",

@@ -12,7 +12,15 @@ import click
 from lab.build import base
 from lab.build.userland import check_packages
 from lab.cli.options import BACKENDS, kernel_options, remembered_packages
-from lab.cli.params import DIRECTORY, Counts, Disturbances, Names, Observing, experiments
+from lab.cli.params import (
+    DIRECTORY,
+    Counts,
+    Disturbances,
+    Names,
+    Observing,
+    Seconds,
+    experiments,
+)
 from lab.cli.report import show
 from lab.core.errors import UsageError
 from lab.core.model import Disturbance, Experiment
@@ -42,7 +50,7 @@ OBSERVED = ["locks", "tlb", "ecs", "all"]
 @click.option("--workload", "workloads", type=Names(config.workloads),
               help="Workloads from the list.")
 @click.option("--cmd", help="Any command in the guests; its elapsed time is the figure.")
-@click.option("--timeout", type=float, help="Seconds that one run may take.")
+@click.option("--timeout", type=Seconds(), help="Seconds that one run may take.")
 @click.option("--observe", type=click.Choice(OBSERVED), metavar=f"[={'|'.join(OBSERVED)}]",
               help="Keep the kernels' counters around every run; what guests count besides.")
 @click.option("--no-observe", is_flag=True, help="Keep none.")

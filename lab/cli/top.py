@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from lab.cli.params import LIST_WIDTH, PLACE
+from lab.cli.params import LIST_WIDTH, PLACE, Seconds
 
 
 @click.command(short_help="How much this host's virtual machines are held up, and why.")
-@click.option("-s", "--interval", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True,
+@click.option("-s", "--interval", type=Seconds(0.1, 3600), default=2.0, show_default=True,
               metavar="SECONDS", help="How often to look.")
 @click.option("--once", is_flag=True, help="Show one interval, and stop.")
 @click.option("--debugfs", type=PLACE, default="/sys/kernel/debug", show_default=True,

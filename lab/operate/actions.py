@@ -2,7 +2,7 @@
 """What `pvsync set`, `show`, `reset` and `apply` do. Each returns lines to print."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +51,17 @@ def change(host: Host, file: Path, word: str, wanted: Settings) -> list[str]:
                 kept.replaced(file, kept.text_of(new)):
             for name, value in wanted.items():
                 writes.write(vm, name, value)
-    return [f"{vm.name}: {_line(settings.own(host, vm))}"]
+    try:
+        return [f"{vm.name}: {_line(settings.own(host, vm))}"]
+    except settings.EndedError:
+        return [f"{vm.name} has ended meanwhile; kept for its next start: {_line(left)}"]
 
 
 def reset(host: Host, file: Path, word: str | None) -> list[str]:
-    """Have a VM, or all of them, follow the host again, and keep nothing for it."""
+    """Have a VM, or all of them, follow the host again, and keep nothing for it.
+
+    The settings of one that ends meanwhile end with it. Without anything kept, no file is written.
+    """
     running = _running(host)
     with kept.locked(file) as known:
         if word is None:
@@ -66,21 +72,29 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
             keys = called & set(known)
         if word is not None and not found and not keys:
             settings.one(running, word)
-        said = []
-        with ExitStack() as holds, settings.Writes(host) as writes, \
-                kept.replaced(file, kept.text_of({k: v for k, v in known.items()
-                                                  if k not in keys})):
+        said, followed = [], set()
+        with ExitStack() as holds, settings.Writes(host) as writes:
+            if keys:
+                holds.enter_context(kept.replaced(file, kept.text_of(
+                    {k: v for k, v in known.items() if k not in keys})))
             for vm in found:
-                if not settings.there(host, vm):
-                    continue
-                holds.enter_context(settings.held(host, vm))
-                own = settings.own(host, vm)
-                for name in own:
-                    writes.write(vm, name, GLOBAL)
-                said += [f"{vm.name}: {_line(own)}: taken back"] if own else []
-        gone = sorted(keys - {one for vm in found for one in (vm.name, vm.number)})
-        said += [f"{key}: nothing is kept for it any more" for key in gone]
+                with suppress(settings.EndedError):
+                    own = _follow(host, vm, holds, writes)
+                    said += [f"{vm.name}: {_line(own)}: taken back"] if own else []
+                    followed |= {vm.name, vm.number} if own else set()
+        said += [f"{key}: nothing is kept for it any more" for key in sorted(keys - followed)]
     return said or ["nothing was set"]
+
+
+def _follow(host: Host, vm: Vm, holds: ExitStack, writes: settings.Writes) -> Settings:
+    """Have a VM follow the host again; what it had of its own."""
+    if not settings.there(host, vm):
+        return {}
+    holds.enter_context(settings.held(host, vm))
+    own = settings.own(host, vm)
+    for name in own:
+        writes.write(vm, name, GLOBAL)
+    return own
 
 
 def apply(host: Host, file: Path, word: str | None) -> tuple[list[str], list[str]]:
@@ -110,6 +124,8 @@ def _apply(host: Host, known: Mapping[str, Settings],
                     for name, value in wanted.items():
                         writes.write(vm, name, value)
                 done.append(f"{vm.name}: {_line(wanted)}")
+            except settings.EndedError:
+                done.append(f"{key}: has ended meanwhile")
             except LabError as error:
                 wrong.append(f"{key}: {error}")
     return done, wrong

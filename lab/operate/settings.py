@@ -41,6 +41,10 @@ PAUSE_S = 0.05
 """How often and how long held() waits, all together longer than a `pvsync set` takes."""
 
 
+class EndedError(LabError):
+    """A VM has ended meanwhile."""
+
+
 @dataclass(frozen=True)
 class Host:
     """Where things are on this machine."""
@@ -146,12 +150,15 @@ def there(host: Host, vm: Vm) -> bool:
 
 
 def check(host: Host, vm: Vm, wanted: dict[str, str]) -> None:
-    """UsageError for a name that the kernel does not have."""
+    """UsageError for a name that the kernel does not have, or a value that cannot be kept."""
     known = names(host, vm)
-    for name in wanted:
+    for name, value in wanted.items():
         if name not in known:
             raise UsageError(f"this kernel has no setting '{name}' for a virtual machine"
                              f"{suggest(name, known)} (known: {', '.join(known)})")
+        if not value or value != value.strip() or not value.isprintable():
+            raise UsageError(f"{value!r} is no value for {name}: write {name}=VALUE, or"
+                             f" {name}={GLOBAL} to follow the host")
 
 
 @contextmanager
@@ -272,7 +279,7 @@ def refused(host: Host, vm: Vm, what: str, error: OSError) -> LabError:
         return LabError(f"{what} of {vm.name} is closed: run pvsync as root")
     if error.errno in ENDED:
         if not vm.folder.is_dir():
-            return LabError(f"{vm.name} has ended meanwhile: nothing was changed")
+            return EndedError(f"{vm.name} has ended meanwhile: nothing was changed")
         if not (vm.folder / "pvsync").is_dir():
             return no_pvsync(host)
     return LabError(f"{what} of {vm.name}: {error.strerror}: nothing was changed")

@@ -28,6 +28,8 @@ WINDOWS = 20
 """On and off together; a multiple of 4."""
 LEAST_S = 1.0
 """Of a window: shorter ones are of a few preemptions only."""
+MOST_S = 7 * 24 * 3600.0
+"""Of a whole trial."""
 SHOWN = (("held up %", "held_up", 100), ("co-stop %, est.", "costop", 100),
          ("running %", "busy", 100), ("unmarked %", "unmarked", 100),
          ("preempted/s", "lost_per_s", 1), ("yields/s", "yields_per_s", 1),
@@ -66,7 +68,7 @@ class Before:
 
 
 def seconds(text: str) -> float:
-    """Of "10min", "90s", "1.5h"; UsageError for what is none, or too short."""
+    """Of "10min", "90s", "1.5h"; UsageError for what is none, too short or too long."""
     found = TIME.fullmatch(text.strip())
     if not found:
         raise UsageError(f"'{text}' is no time such as 10min, 90s or 1h")
@@ -74,6 +76,8 @@ def seconds(text: str) -> float:
     if length < LEAST_S * WINDOWS:
         raise UsageError(f"'{text}' is too short: {WINDOWS} windows take {LEAST_S * WINDOWS:.0f} s"
                          " at least")
+    if length > MOST_S:
+        raise UsageError(f"'{text}' is too long: {MOST_S / 3600:.0f}h at most")
     return length
 
 

@@ -317,7 +317,7 @@ def test_a_vm_that_ends_meanwhile(fake: Fake, monkeypatch: pytest.MonkeyPatch) -
         check(host, vm, wanted)
         fake.ends(10)
     monkeypatch.setattr(settings, "check", ends)
-    assert refusal(lambda: fake.set("web", mark="exit")) == (
+    assert refusal(lambda: fake.set("web", mark="exit"), settings.EndedError) == (
         "web has ended meanwhile: nothing was changed")
     assert kept.read(fake.file) == {}
 
