@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.build import base, make, rfc, series
+from lab.build import base, documents, make, rfc, series
 from lab.core import content, paths, tools
 from lab.core.decode import read_json
 from lab.core.errors import LabError, UsageError
@@ -250,10 +250,14 @@ def _job(
 
 
 def sources_hash(overlay: Path, patches: Path) -> str:
-    """Of the overlay and a folder of patches; a cover letter does not count."""
-    hasher = content.Hasher().tree("overlay", overlay)
+    """Of the overlay and a folder of patches; a cover letter and documents do not count."""
+    hasher = content.Hasher()
+    for name in content.files_below(overlay):
+        if not documents.is_document(name):
+            hasher.file(f"overlay/{name}", overlay / name)
     for path in series.patches(patches):
-        hasher.file(f"series/{path.name}", path)
+        if not series.is_for_readers(path):
+            hasher.file(f"series/{path.name}", path)
     return hasher.short()
 
 

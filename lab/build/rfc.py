@@ -113,6 +113,12 @@ def _touched(patch: Path) -> Iterator[str]:
             yield match[1]
 
 
+def objections(base: Path, hooks: Path) -> list[str]:
+    """What a strict checkpatch objects to in what a series has for readers alone, one line each."""
+    return [f"{path.name}: {line}" for path in series.patch_files(hooks)
+            if series.is_for_readers(path) for line in _style(base, path)]
+
+
 def _style(base: Path, patch: Path) -> list[str]:
     """What checkpatch objects to, one line each."""
     tools.require("perl")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.build import base as bases
+from lab.build import documents
 from lab.build.base import Budget
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
@@ -94,13 +95,18 @@ class ApplyResult:
 
 @dataclass(frozen=True)
 class Count:
-    """How much the series touches; lines are those of the patches."""
+    """How much the series touches; lines are those of the patches.
+
+    Files, hunks and lines are of hooks, not of what is for readers alone.
+    """
 
     patches: int
     files: int
     hunks: int
     added: int
     removed: int
+    documented: int
+    """Lines that are added for readers alone."""
 
     def over(self, budget: Budget) -> list[str]:
         """What exceeds the budget, one sentence each; [] when within."""
@@ -199,14 +205,23 @@ def _count_hunk(path: Path, change: FileChange, header: str, lines: Iterable[str
 def count(series: Path = SERIES) -> Count:
     """Add up what the series does to existing files."""
     patches = [parse_patch(path) for path in patch_files(series)]
-    changes = [change for patch in patches for change in patch.files]
+    all_changes = [change for patch in patches for change in patch.files]
+    changes = [change for change in all_changes if not documents.is_document(change.path)]
+    added = sum(change.added for change in changes)
     return Count(
         patches=len(patches),
         files=len({change.path for change in changes}),
         hunks=sum(change.hunks for change in changes),
-        added=sum(change.added for change in changes),
+        added=added,
         removed=sum(change.removed for change in changes),
+        documented=sum(change.added for change in all_changes) - added,
     )
+
+
+def is_for_readers(patch: Path) -> bool:
+    """Whether a patch changes nothing that a kernel is built from."""
+    changes = parse_patch(patch, adds=True).files
+    return all(documents.is_document(change.path) for change in changes)
 
 
 def render(

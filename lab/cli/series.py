@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lab.build import base, gitseries, rfc, series, trial
+from lab.build import base, documents, gitseries, rfc, series, trial
 from lab.cli.options import tree_options
 from lab.core import paths
 from lab.core.errors import LabError, UsageError
@@ -93,7 +93,7 @@ def describe(count: series.Count, budget: base.Budget) -> str:
     return (
         f"{count.patches} patch(es): {count.files} of {budget.files} existing files touched,"
         f" {count.added} of {budget.added} lines added, {count.removed} removed,"
-        f" {count.hunks} hunk(s)"
+        f" {count.hunks} hunk(s), {count.documented} line(s) for readers"
     )
 
 
@@ -114,8 +114,8 @@ def count_command() -> None:
 def check_command(tree: Path | None) -> None:
     """Fail when the series is over budget, moves, or would not export as it is.
 
-    On a usual base also when a folder of kernel/rfc is no whole series, does not apply, or
-    checkpatch objects.
+    Also if MAINTAINERS does not name each of our files, or checkpatch objects to a page. On a usual
+    base also when a folder of kernel/rfc is no whole series, does not apply, or checkpatch objects.
     """
     with shown() as progress:
         source = base.source(tree, progress)
@@ -125,6 +125,8 @@ def check_command(tree: Path | None) -> None:
     problems = count.over(limits.budget)
     with Scratch() as scratch:
         result = series.render(source.tree, series.OVERLAY, patches, scratch)
+        problems += documents.problems(source.tree, result.overlay, scratch)
+    problems += rfc.objections(source.tree, patches)
     for offset in result.offsets:
         click.echo(f"offset: {offset}")
     if not result.offsets:
