@@ -31,6 +31,8 @@ SESSION = re.compile(r"(?ms)^## ([^\n]*)\n(?:(?!^## ).)*?^```\n(.*?)^```$")
 
 
 WINDOWS = re.compile(r"(?m)(^web: window 1 of .*\n)(?:web: window .*\n)*(web: window .*\n)")
+NEW_YEAR = 1767225600
+"""Of 2026, seconds since 1970: when the clock of the slow host starts."""
 OPTIONS = {"doctor": ("--debugfs", "--proc", "--sys"), "top": ("--debugfs", "--proc"),
            "try": ("--debugfs", "--proc"), "export": ("--debugfs", "--proc", "--sys")}
 """Of commands that take no file of settings."""
@@ -83,6 +85,7 @@ def slow(root: Path, patch: pytest.MonkeyPatch) -> Slow:
     made = Slow(root)
     patch.setattr(cli_top, "LIST_WIDTH", 80)
     patch.setattr(time, "monotonic", lambda: made.ms / 1000)
+    patch.setattr(time, "time", lambda: NEW_YEAR + made.ms / 1000)
     for module, name in ((doctor, "looks"), (top, "views"), (trial, "run")):
         patch.setattr(module, name, partial(getattr(module, name), sleep=made.sleep))
     return made
@@ -129,8 +132,8 @@ def unmounted(made: Fake, _: pytest.MonkeyPatch) -> None:
     made.host.debugfs.mkdir()
 
 
-SLOW = ("Why is a VM slow: `doctor`", "See how it goes on: `top`", "Try settings: `try`",
-        "Watch: `export`", "An old kernel")
+SLOW = ("Why is a VM slow: `doctor`", "For programs: CSV", "See how it goes on: `top`",
+        "Try settings: `try`", "Watch: `export`", "An old kernel")
 """Titles of sessions on that host."""
 SCENES: dict[str, Callable[[Fake, pytest.MonkeyPatch], None]] = {
     "No root": closed, "A full disk": lambda _, patch: patch.setattr(os, "fsync", full),
