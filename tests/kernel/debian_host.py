@@ -58,6 +58,8 @@ class Host:
     spec: HostSpec
     logs: Path
     progress: Progress
+    brought: bool = True
+    """Whether its first disk of its own has files for /run/files."""
     boots: int = 0
     machine: Machine | None = None
 
@@ -69,7 +71,8 @@ class Host:
             self.machine.start(BOOT_S)
             if self.sh("systemctl is-system-running --wait", None, BOOT_S) != "running":
                 self.sh("systemctl --failed; journalctl -b -q -p warning")
-            jobs.mount(self.machine.control, jobs.device(self.spec, 0), jobs.FILES)
+            if self.brought:
+                jobs.mount(self.machine.control, jobs.device(self.spec, 0), jobs.FILES)
 
     def sh(self, command: str, status: int | None = 0, timeout: float = COMMAND_S) -> str:
         """Type a command; what it says. AssertionError for another status, None takes any."""

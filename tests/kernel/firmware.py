@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The firmware lockstep.S: a whole machine's program, which says what each CPU took."""
+"""Machines that say what they do: with the firmware lockstep.S, what each CPU took."""
 
 import os
+import re
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,3 +74,21 @@ def play(emulator: Sequence[str], rom: Path, cpus: int, *, icount: str = "lockst
     return Played(Said(int(total, 16), spent),
                   after.children_user + after.children_system
                   - before.children_user - before.children_system)
+
+
+def said_until(command: Sequence[str], over: re.Pattern[str], limit_s: float) -> str:
+    """What a machine prints until this is in it, or for so many seconds; then it is ended."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+    end = threading.Timer(limit_s, child.kill)
+    end.start()
+    text = ""
+    try:
+        assert child.stdout is not None
+        while not over.search(text) and (some := os.read(child.stdout.fileno(), 4096)):
+            text += some.decode(errors="replace")
+    finally:
+        end.cancel()
+        child.kill()
+        child.wait()
+    return text

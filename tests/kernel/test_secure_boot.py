@@ -5,16 +5,15 @@ The firmware is Debian's OVMF with the key that its packages have for tests. An 
 says a word stands for the kernel, in a package as the kernel's build makes it.
 """
 
-import os
 import re
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
 from lab.build import kernel_package, userland
+from tests.kernel.firmware import said_until
 from tests.lab.test_kernel_package import OURS, packed
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
@@ -59,27 +58,14 @@ def said(kernel: Path, folder: Path) -> str:
     (disk / "EFI/BOOT").mkdir(parents=True)
     shutil.copy(kernel, disk / "EFI/BOOT/BOOTX64.EFI")
     shutil.copy(VARIABLES, folder / "variables")
-    child = subprocess.Popen(
+    return said_until(
         [*emulator(), "-nodefaults", "-machine", "q35,smm=on", "-accel", "tcg", "-cpu", "max",
          "-m", "512", "-display", "none", "-serial", "stdio",
          "-global", "driver=cfi.pflash01,property=secure,value=on",
          "-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={CODE}",
          "-drive", f"if=pflash,format=raw,unit=1,file={folder / 'variables'}",
          "-drive", f"file=fat:rw:{disk},format=raw,if=none,id=disk",
-         "-device", "virtio-blk-pci,drive=disk"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    end = threading.Timer(LIMIT_S, child.kill)
-    end.start()
-    text = ""
-    try:
-        assert child.stdout is not None
-        while not OVER.search(text) and (some := os.read(child.stdout.fileno(), 4096)):
-            text += some.decode(errors="replace")
-    finally:
-        end.cancel()
-        child.kill()
-        child.wait()
-    return text
+         "-device", "virtio-blk-pci,drive=disk"], OVER, LIMIT_S)
 
 
 def test_only_what_is_signed_is_started(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from lab.build import kernel_package
 from lab.build.kernel_package import DATA, Wanted
 from lab.core import tools
 from lab.core.errors import LabError, UsageError
+from tests import recorded
 from tests.lab.calls import Call, call
 
 __all__ = ["call"]
@@ -157,6 +158,10 @@ def test_the_package_that_chooses(tmp_path: Path) -> None:
     about = subprocess.run(["dpkg-deb", "--info", made, "conffiles"], capture_output=True,
                            text=True, check=True).stdout
     assert about == "/etc/default/grub.d/pvsync.cfg\n"
+    files = "dpkg-deb --fsys-tarfile pvsync-boot_*.deb | tar -t | grep -v '/$'"
+    said = subprocess.run(["sh", "-c", files], cwd=tmp_path, capture_output=True, text=True,
+                          check=True).stdout
+    recorded.compare(recorded.DEBIAN, "The files of pvsync-boot", [(files, said)])
 
 
 @pytest.fixture

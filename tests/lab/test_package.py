@@ -15,6 +15,7 @@ from lab.build import package
 from lab.cli import commands
 from lab.core import paths
 from lab.operate.host_parameters import Record
+from tests import recorded
 from tests.lab.test_doctor import Fake
 
 TOOLS = {
@@ -225,3 +226,11 @@ def test_what_hooks_and_timers_call_loads_no_more_than_it_needs(root: Path) -> N
 def test_what_the_page_says_of_it() -> None:
     page = (paths.ROOT / "docs/install.md").read_text()
     assert "./pvsync package" in page and "apt purge pvsync-tools" in page
+
+
+def test_the_page_lists_its_files(made: Path) -> None:
+    files = ("dpkg-deb --fsys-tarfile pvsync-tools_*.deb | tar -t |"
+             " grep -v -e '/$' -e /usr/lib/pvsync/")
+    said = subprocess.run(["sh", "-c", files], cwd=made.parent, capture_output=True, text=True,
+                          check=True).stdout
+    recorded.compare(recorded.DEBIAN, "The files of the tools' package", [(files, said)])
