@@ -9,6 +9,8 @@ from lab.report.findings import MOST_SHOWN
 from lab.report.grids import Grid
 from lab.report.swept import Found, Swept
 
+DOUBT = 0.05
+"""Chance that a fault which shows as often as is said would have shown in no run."""
 KINDS = tuple(name for name, _ in findings.KINDS)
 
 
@@ -27,7 +29,7 @@ def said(found: Swept) -> list[str]:
     return [f"{many(sum(hunted.runs.values()), 'run')} of {many(hunted.seeds, 'seed')} showed no"
             " fault.",
             f"Where {many(least, 'run')} of a program show none, one shows in fewer than"
-            f" {3 / least:.2g} of its runs, with 95 % confidence (the rule of three)."]
+            f" {1 - DOUBT ** (1 / least):.2g} of its runs, with {1 - DOUBT:.0%} confidence."]
 
 
 def grid(found: Swept) -> Grid:
