@@ -3,6 +3,7 @@
 
 A VM is a process of this file that has opened /dev/kvm; its vCPUs spin, or there are none.
 `operate_host.py claim FILE VCPUS` is one whose memory is that file, with the firmware claims.S.
+`operate_host.py export FILE LOOKS` prints what `pvsync export` writes, look after look.
 `./pvsync` has no packages there, so what it calls is called as it is.
 """
 
@@ -11,6 +12,7 @@ import fcntl
 import json
 import mmap
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from lab.core.errors import LabError
 from lab.observe import vms
-from lab.operate import actions, doctor, kept, sched_events, settings
+from lab.operate import actions, doctor, kept, sched_events, settings, watch
 
 KVM_CREATE_VM, KVM_CREATE_VCPU, KVM_RUN = 0xAE01, 0xAE41, 0xAE80
 KVM_SET_USER_MEMORY_REGION, KVM_SET_REGS = 0x4020AE46, 0x4090AE82
@@ -40,6 +42,9 @@ FILE = Path("/run/pvsync/vms.toml")
 """The lab's host has no /etc that can be written."""
 INSTANCES = HOST.debugfs / "tracing/instances"
 TRACE_S = 2.0
+TEXTS = Path("/run/texts")
+PAUSE_S = 0.5
+"""Between two looks."""
 
 
 class Memory(ctypes.Structure):
@@ -84,9 +89,10 @@ def be_vm(memory: mmap.mmap, slots: Iterable[tuple[int, int]], vcpus: int) -> No
     os._exit(0)
 
 
-def start(name: str, number: str = "", vcpus: int = 0) -> subprocess.Popen[str]:
-    words = ["-id", number] if number else []
-    vm = subprocess.Popen([sys.executable, __file__, "play", str(vcpus), *words, "-name",
+def start(name: str, number: str = "", vcpus: int = 0, memory: str = "") -> subprocess.Popen[str]:
+    words = ["claim", memory] if memory else ["play"]
+    numbered = ["-id", number] if number else []
+    vm = subprocess.Popen([sys.executable, __file__, *words, str(vcpus), *numbered, "-name",
                            f"guest={name}"],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert vm.stdout is not None and vm.stdout.readline().startswith("ready")
@@ -181,11 +187,27 @@ def traced(running: list[subprocess.Popen[str]], cpus: list[int]) -> dict[str, o
     return said
 
 
+def export(memory: str, looks: int) -> None:
+    """Two VMs of two vCPUs: `web` borrows time; `db` spins, and has a mark of its own."""
+    web = start("web", vcpus=2, memory=shutil.copy(memory, "/run/web"))
+    db = start("db", vcpus=2)
+    actions.change(HOST, FILE, "db", {"mark": "exit"})
+    TEXTS.mkdir()
+    with vms.counting(HOST.debugfs):
+        for _ in range(looks):
+            time.sleep(PAUSE_S)
+            print(watch.export(HOST, TEXTS))
+    for vm in (web, db):
+        stop(vm)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["play", vcpus, *_]:
             play(int(vcpus))
-        case ["claim", file, vcpus]:
+        case ["claim", file, vcpus, *_]:
             claim(file, int(vcpus))
+        case ["export", file, looks]:
+            export(file, int(looks))
         case _:
             main()

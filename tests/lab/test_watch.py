@@ -13,8 +13,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ RANGE = "[6s]"
 CONFIG = """\
 global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}
 rule_files: [alerts.yml]
-scrape_configs: [{{job_name: node, static_configs: [{{targets: ["127.0.0.1:{port}"]}}]}}]
+scrape_configs: [{{job_name: node, static_configs: [{{targets: {targets}}}]}}]
 """
 
 
@@ -199,41 +200,34 @@ def process(*words: str | Path) -> Iterator[None]:
 
 
 class Server:
-    """Prometheus, a node exporter, and a host whose counters grow with time."""
+    """Prometheus."""
 
-    def __init__(self, fake: Fake) -> None:
-        self.fake, self.url, self.over = fake, "", threading.Event()
-        self.asked = ""
+    def __init__(self, url: str, asked: str) -> None:
+        self.url = url
+        self.asked = asked
         """Time of all questions, once there is data: their answers fit together."""
-        self.folder = fake.root / "textfiles"
-        self.folder.mkdir()
-
-    def grow(self) -> None:
-        began = time.time()
-        while not self.over.wait(0.2):
-            now = time.time()
-            ms = round(1000 * (now - began))
-            self.fake.state(ms, ms, 2 * ms)
-            self.fake.put("sys/fs/cgroup/qemu.slice/vm/cpu.stat",
-                          f"throttled_usec {ms * 100}\n")
-            counts(self.fake, ms)
-            watch.export(self.fake.host, self.folder, now)
 
     def ask(self, query: str) -> list[float]:
+        return list(self.labelled(query).values())
+
+    def labelled(self, query: str) -> dict[str, float]:
+        """The answer's values by the virtual machine, and by what else tells them apart."""
         text = urllib.parse.urlencode({"query": query, "time": self.asked} if self.asked else
                                       {"query": query})
         with urllib.request.urlopen(f"{self.url}/api/v1/query?{text}", timeout=10) as answer:
             told = json.load(answer)
         assert told["status"] == "success", told
-        return [float(one["value"][1]) for one in told["data"]["result"]]
+        return {" ".join(value for name, value in one["metric"].items()
+                         if name not in {"__name__", "instance", "job"}): float(one["value"][1])
+                for one in told["data"]["result"]}
 
-    def wait(self) -> None:
-        """Until rates are of a whole RANGE."""
+    def wait(self, query: str) -> None:
+        """Until this has an answer."""
         end = time.monotonic() + 120
         while time.monotonic() < end:
             try:
-                if self.ask(f"count_over_time(pvsync_host_cpus{RANGE}) > 8"):
-                    self.asked = f"{time.time():.3f}"
+                if self.ask(query):
+                    self.asked = self.asked or f"{time.time():.3f}"
                     return
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 pass
@@ -241,29 +235,52 @@ class Server:
         raise AssertionError("Prometheus has no data after 120 s")
 
 
+@contextmanager
+def prometheus(root: Path, until: str, *targets: str, at: str = "") -> Iterator[Server]:
+    """A server with the alerts, that has what is in root/data and scrapes targets; when the query
+    `until` has an answer. Questions are of that time, or of `at`."""
+    port = free_port()
+    running = Server(f"http://127.0.0.1:{port}", at)
+    (root / "alerts.yml").write_text(watch.alerts())
+    (root / "prometheus.yml").write_text(CONFIG.format(targets=json.dumps(targets)))
+    with process(tool("prometheus"), f"--config.file={root}/prometheus.yml",
+                 f"--storage.tsdb.path={root}/data", f"--web.listen-address=127.0.0.1:{port}"):
+        running.wait(until)
+        yield running
+
+
+# Prometheus on a made-up host, of which each value is known
+
+
+def grow(fake: Fake, folder: Path, over: threading.Event) -> None:
+    """Have counters grow with time."""
+    began = time.time()
+    while not over.wait(0.2):
+        now = time.time()
+        ms = round(1000 * (now - began))
+        fake.state(ms, ms, 2 * ms)
+        fake.put("sys/fs/cgroup/qemu.slice/vm/cpu.stat", f"throttled_usec {ms * 100}\n")
+        counts(fake, ms)
+        watch.export(fake.host, folder, now)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """It scrapes a node exporter, which has a folder for texts."""
     root = tmp_path_factory.mktemp("prometheus")
-    running = Server(Fake(root))
-    node, port = free_port(), free_port()
-    running.url = f"http://127.0.0.1:{port}"
-    (root / "alerts.yml").write_text(watch.alerts())
-    (root / "prometheus.yml").write_text(CONFIG.format(port=node))
-    writer = threading.Thread(target=running.grow)
-    with ExitStack() as stack:
-        stack.enter_context(process(
-            tool("prometheus-node-exporter"), "--collector.disable-defaults",
-            "--collector.textfile", f"--collector.textfile.directory={running.folder}",
-            f"--web.listen-address=127.0.0.1:{node}"))
-        stack.enter_context(process(
-            tool("prometheus"), f"--config.file={root}/prometheus.yml",
-            f"--storage.tsdb.path={root}/data", f"--web.listen-address=127.0.0.1:{port}"))
+    folder, over, port = root / "textfiles", threading.Event(), free_port()
+    folder.mkdir()
+    writer = threading.Thread(target=grow, args=(Fake(root), folder, over))
+    with process(tool("prometheus-node-exporter"), "--collector.disable-defaults",
+                 "--collector.textfile", f"--collector.textfile.directory={folder}",
+                 f"--web.listen-address=127.0.0.1:{port}"):
         writer.start()
         try:
-            running.wait()
-            yield running
+            with prometheus(root, f"count_over_time(pvsync_host_cpus{RANGE}) > 8",
+                            f"127.0.0.1:{port}") as running:
+                yield running
         finally:
-            running.over.set()
+            over.set()
             writer.join()
 
 
@@ -278,13 +295,18 @@ RATIOS = ("vCPUs for each CPU", "Unmarked, of the preemptions")
 """They do not depend on how fast it goes: this machine may be busy."""
 
 
+def asked(panel: dict[str, Any]) -> str:
+    """The query of a panel."""
+    return str(panel["targets"][0]["expr"]).replace("[$__rate_interval]", RANGE)
+
+
 def test_every_query_of_the_dashboard_has_a_sane_value(server: Server) -> None:
     (clock,) = server.ask(f"rate(pvsync_export_timestamp_seconds{RANGE})")
     assert clock > 0.1, "the counters have hardly grown: this machine stands still"
     panels = json.loads(watch.dashboard())["panels"]
     assert {panel["title"] for panel in panels} == set(EXPECTED)
     for panel in panels:
-        query = panel["targets"][0]["expr"].replace("[$__rate_interval]", RANGE)
+        query = asked(panel)
         told = server.ask(query)
         rate = clock if panel["title"] not in RATIOS else 1.0
         assert told and min(told) / rate == pytest.approx(EXPECTED[panel["title"]], rel=0.1), (
