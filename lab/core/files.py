@@ -24,9 +24,19 @@ class UnfitError(Exception):
     """A file that is not read; the message says what it is, as in "it is a pipe"."""
 
 
+@contextlib.contextmanager
+def named(file: Path) -> Iterator[None]:
+    """Errors of the system get the file's name, which those of writing to it do not have."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(file)
+        raise
+
+
 def write(file: Path, data: bytes) -> None:
     """Write a file and have it on the disk before returning: a record will speak of it."""
-    with file.open("wb") as out:
+    with named(file), file.open("wb") as out:
         _out(out, data)
 
 
@@ -47,7 +57,7 @@ def prepared(file: Path, content: str | bytes, mode: int | None = None) -> Itera
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         new.unlink(missing_ok=True)
-        with open(os.open(new, NEW, 0o666 if mode is None else 0o600), "wb") as out:
+        with named(file), open(os.open(new, NEW, 0o666 if mode is None else 0o600), "wb") as out:
             _out(out, content.encode() if isinstance(content, str) else content)
             if mode is not None:
                 os.fchmod(out.fileno(), mode)

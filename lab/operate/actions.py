@@ -2,7 +2,7 @@
 """What `pvsync set`, `show`, `reset` and `apply` do. Each returns lines to print."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,10 +73,9 @@ def reset(host: Host, file: Path, word: str | None) -> list[str]:
         if word is not None and not found and not keys:
             settings.one(running, word)
         said, followed = [], set()
-        with ExitStack() as holds, settings.Writes(host) as writes:
-            if keys:
-                holds.enter_context(kept.replaced(file, kept.text_of(
-                    {k: v for k, v in known.items() if k not in keys})))
+        left = {key: value for key, value in known.items() if key not in keys}
+        with ExitStack() as holds, settings.Writes(host) as writes, \
+                kept.replaced(file, kept.text_of(left)) if keys else nullcontext():
             for vm in found:
                 with suppress(settings.EndedError):
                     own = _follow(host, vm, holds, writes)

@@ -28,8 +28,9 @@ def said(found: Swept) -> list[str]:
                 f" of {many(hunted.seeds, 'seed')}."]
     return [f"{many(sum(hunted.runs.values()), 'run')} of {many(hunted.seeds, 'seed')} showed no"
             " fault.",
-            f"Where {many(least, 'run')} of a program show none, one shows in fewer than"
-            f" {1 - DOUBT ** (1 / least):.2g} of its runs, with {1 - DOUBT:.0%} confidence."]
+            f"Where {many(least, 'run')} of a program show none, a fault shows in fewer than"
+            f" {1 - DOUBT ** (1 / least):.2g} of its runs, with {100 * (1 - DOUBT):.0f} %"
+            " confidence."]
 
 
 def grid(found: Swept) -> Grid:

@@ -241,7 +241,8 @@ def experiment(sweep: Sweep, unit: Unit) -> Experiment:
         name=sweep.name, about=sweep.about, schemes=named, workloads=tuple(loads.values()),
         vms=tuple(dict.fromkeys(run.vms for run in unit.runs)), vcpus=first.vcpus,
         pcpus=first.pcpus, reps=1, boots=len(unit.seeds), guest_mem=first.guest_mem,
-        max_repeats=sweep.max_repeats, variant=first.variant, host_variant=first.host_variant,
+        max_repeats=0 if sweep.hunt else sweep.max_repeats,  # a second try would hide the first
+        variant=first.variant, host_variant=first.host_variant,
         share=() if alone else tuple(scheme.name for scheme in named))
     config.check(replace(made, share=()), sweep.name)
     return made

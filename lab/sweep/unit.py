@@ -7,6 +7,7 @@ not at all; a unit that cannot be played ends with a status and says why on stan
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from lab.build.images import GuestFiles, Images
 from lab.core.decode import decode, read_json
 from lab.core.errors import LabError
-from lab.core.model import Experiment
+from lab.core.model import Experiment, RunRecord
 from lab.core.progress import Plain
 from lab.core.scratch import Scratch
 from lab.plan.schedule import planned
@@ -59,8 +60,9 @@ def outcomes(directory: Path, experiment: Experiment, hunt: bool) -> list[Outcom
     In a hunt, what the end of a host or a guest shows is a fault of the last run before it.
     """
     workloads = {one.name: one for one in experiment.workloads}
-    last = {planned(record): record for record in parse.runs(directory).records}
-    ended = _ended(directory) if hunt else {}
+    records = parse.runs(directory).records
+    last = {planned(record): record for record in records}
+    ended = _ended(directory, records) if hunt else {}
     found = []
     for run, record in last.items():
         values, why = (parse.guest_figures(directory, record, workloads[run.workload])
@@ -74,9 +76,9 @@ def outcomes(directory: Path, experiment: Experiment, hunt: bool) -> list[Outcom
     return found
 
 
-def _ended(directory: Path) -> dict[str, str]:
+def _ended(directory: Path, records: Sequence[RunRecord]) -> dict[str, str]:
     """What was wrong with hosts and guests besides their runs, by the id of the last run."""
-    runs = [(record, record.reason) for record in parse.runs(directory).records]
+    runs = [(record, record.reason) for record in records]
     return {one.run: one.reason for one in findings.found(runs, parse.boots(directory).records)}
 
 

@@ -181,8 +181,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     rows = collect.rows(unit, {"runs": [], "core_s": 1, "wall_s": 1, "worker": ""}, "c")
     monkeypatch.setattr(files, "_out", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as refused:
         store.add(unit.key, rows)
+    assert str(tmp_path / "out/parts") in refused.value.filename, "a full disk has a name"
     monkeypatch.undo()
     assert {*Store(tmp_path / "out").rows} == {run.key for run in runs}
     store.add(unit.key, rows)

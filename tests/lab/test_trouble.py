@@ -200,6 +200,22 @@ def test_what_needs_no_file_is_taken_back_all_the_same(tmp_path: Path, shell: Sh
     assert host.own(10) == host.own(20) == {}
 
 
+@pytest.mark.parametrize("line", ["reset web", "reset --all", "set web mark=yield"])
+def test_nothing_is_changed_if_what_is_kept_cannot_be_replaced(tmp_path: Path, shell: Shell,
+                                                               line: str) -> None:
+    host = Host(tmp_path / "host")
+    assert shell(host, "set web mark=exit")[0] == 0
+    file = host.file.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        status, _, err = shell(host, line)
+    assert status == 1 and "nothing was changed" in err
+    assert host.own(10) == {"mark": "exit"} and host.file.read_bytes() == file
+
+
 @pytest.mark.parametrize("line", FIGURES)
 def test_standard_output_on_a_full_disk(tmp_path: Path, line: str) -> None:
     host = Host(tmp_path / "host")
