@@ -40,6 +40,7 @@ BROUGHT = "root/packages"
 GRUB = """\
 GRUB_TIMEOUT=0
 GRUB_TERMINAL=serial
+GRUB_SERIAL_COMMAND=serial
 GRUB_CMDLINE_LINUX_DEFAULT=""
 GRUB_CMDLINE_LINUX="console=ttyS0 earlyprintk=ttyS0 tsc=reliable no_timer_check"
 """
@@ -78,7 +79,7 @@ class Debian:
 
 def root(folder: Path, progress: Progress) -> Path:
     """Debian's files and the lab's hand in it, in `folder`."""
-    made = userland._userland(SUITE, userland.check_packages(PACKAGES), progress) / "root"
+    made = userland.entry(SUITE, userland.check_packages(PACKAGES), progress) / "root"
     tools.run(["cp", "--archive", "--reflink=auto", made, folder])
     inside = folder / LAB
     for name in content.files_below(userland.TARGET):

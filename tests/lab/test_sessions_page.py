@@ -7,6 +7,7 @@ PVSYNC_RECORD=1 writes what is said now into the page.
 import errno
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -144,8 +145,8 @@ SCENES: dict[str, Callable[[Fake, pytest.MonkeyPatch], None]] = {
 
 def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
           capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command says, with the paths of a real host; `| grep WORD` takes lines of it."""
-    line, _, taken_lines = line.partition(" | grep ")
+    """What a command says, with the paths of a real host; after ` | ` a shell gets that."""
+    line, _, pipe = line.partition(" | ")
     words = line.split()[1:]
     where = {"--debugfs": made.host.debugfs, "--proc": made.host.proc, "--sys": made.host.sys,
              "--file": root / "etc/pvsync" / ("host.toml" if "--host" in words else "vms.toml")}
@@ -163,7 +164,11 @@ def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
         out, err = WINDOWS.sub(r"\1...\n\2", err), out
     said = f"{out}{err}".replace(str(made.host.debugfs), "/sys/kernel/debug")
     said = re.sub(r"(?m) +$", "", said.replace(str(made.host.proc.parent), ""))
-    said = "".join(one for one in said.splitlines(keepends=True) if taken_lines in one)
+    if pipe:
+        (root / "said").write_text(said)  # as fakes write in place of os.write()
+        with (root / "said").open() as file:
+            said = subprocess.run(pipe, shell=True, stdin=file, stdout=subprocess.PIPE, text=True,
+                                  check=True).stdout
     return said.replace(str(root), "") + (f"(exit status {status})\n" if status else "")
 
 
