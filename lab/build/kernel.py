@@ -7,7 +7,6 @@ an edited overlay file rebuilds only what depends on it.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -251,10 +250,7 @@ def _job(
 
 def sources_hash(overlay: Path, patches: Path) -> str:
     """Of the overlay and a folder of patches; a cover letter and documents do not count."""
-    hasher = content.Hasher()
-    for name in content.files_below(overlay):
-        if not documents.is_document(name):
-            hasher.file(f"overlay/{name}", overlay / name)
+    hasher = content.Hasher().tree("overlay", overlay, but=documents.is_document)
     for path in series.patches(patches):
         if not series.is_for_readers(path):
             hasher.file(f"series/{path.name}", path)
@@ -267,7 +263,7 @@ def _prepared(
 ) -> Iterator[tuple[make.Make, series.ApplyResult]]:
     """Source tree and configuration ready for make; the caller holds the lock of builds."""
     job.work.mkdir(exist_ok=True)
-    os.utime(job.work)
+    content.use(job.work)
     content.prune("work", keep=2)
     result = sync_tree(job.source.tree, job.tree, job.overlay, job.series, progress,
                        adds=bool(job.variant.rfc))

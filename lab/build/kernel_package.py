@@ -125,7 +125,7 @@ def build(wanted: Wanted, folder: Path, progress: Progress | None = None) -> lis
                             f"kernel {wanted.flavour}")
             _configure(wanted, source.version, settings, place / "obj", run)
             made = _debs(run, place, source.version, progress)
-        return [_finished(made["image"], folder, wanted.sign),
+        return [finish(made["image"], folder, wanted.sign),
                 Path(shutil.copy(made["headers"], folder)), boot(folder)]
 
 
@@ -175,7 +175,7 @@ def _debs(run: make.Make, place: Path, version: str, progress: Progress) -> dict
     return {kind: files[0] for kind, files in made.items()}
 
 
-def _finished(deb: Path, folder: Path, sign: tuple[Path, Path] | None) -> Path:
+def finish(deb: Path, folder: Path, sign: tuple[Path, Path] | None) -> Path:
     """The image's package, which needs pvsync-boot; its kernel signed if that is wanted."""
     out = folder / deb.name
     with Scratch() as place:

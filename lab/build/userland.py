@@ -45,13 +45,13 @@ def prepare(packages: Iterable[str] = (), progress: Progress | None = None,
     With `update` also those that there are, in case that the mirror has other versions now.
     """
     wanted = check_packages((*GUEST_PACKAGES, *packages))
-    _userland(GUEST, wanted, progress, update)
-    _userland(EMULATOR, EMULATOR_PACKAGES, progress, update)
+    entry(GUEST, wanted, progress, update)
+    entry(EMULATOR, EMULATOR_PACKAGES, progress, update)
 
 
 def emulator_root(progress: Progress | None = None) -> Path:
     """Root of the userland with QEMU and its firmware (about 50 s to make, 300 MB)."""
-    return _userland(EMULATOR, EMULATOR_PACKAGES, progress) / "root"
+    return entry(EMULATOR, EMULATOR_PACKAGES, progress) / "root"
 
 
 def host_image(
@@ -100,7 +100,7 @@ def _wish(suite: mmdebstrap.Suite, packages: Sequence[str]) -> str:
     )
 
 
-def _userland(suite: mmdebstrap.Suite, packages: Sequence[str], progress: Progress | None,
+def entry(suite: mmdebstrap.Suite, packages: Sequence[str], progress: Progress | None,
               update: bool = False) -> Path:
     """Cache entry with root/ (a Debian userland) and packages.json (name -> version).
 
@@ -143,7 +143,7 @@ def image_with(name: str, suite: mmdebstrap.Suite, packages: Sequence[str],
 
     Raises LabError when the userland has one of these already, and as `guest_image`.
     """
-    userland = _userland(suite, check_packages(packages), progress)
+    userland = entry(suite, check_packages(packages), progress)
     made_of = content.Hasher().text("recipe", RECIPE).file("versions", userland / "packages.json")
     for inside, file in sorted(files.items()):
         made_of.file(inside, file)
@@ -161,7 +161,7 @@ def image_with(name: str, suite: mmdebstrap.Suite, packages: Sequence[str],
 def _image(kind: str, suite: mmdebstrap.Suite, packages: Sequence[str], kernel: KernelImage,
            progress: Progress | None) -> Path:
     """The image in the cache, of a userland with these packages and the lab's own files."""
-    userland = _userland(suite, packages, progress)
+    userland = entry(suite, packages, progress)
     tools.require("depmod", "gcc")
     digest = (
         content.Hasher()

@@ -23,6 +23,7 @@ from lab.cli.params import (
 )
 from lab.cli.report import show
 from lab.core.errors import UsageError
+from lab.core.files import named
 from lab.core.model import Disturbance, Experiment
 from lab.core.progress import Progress, shown
 from lab.plan import config, machine_model
@@ -135,7 +136,7 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
         trace=trace,
     )
     try:
-        with shown() as progress:
+        with named(directory), shown() as progress:
             files = (resuming.same_files(resume, chosen, tree, options.packages, progress)
                      if resume else None)
             if trace:
@@ -145,8 +146,6 @@ def run(  # noqa: PLR0913, PLR0917 (options of a command)
     except BaseException as stopped:
         if not isinstance(stopped, UsageError) and (directory / "manifest.json").exists():
             stopped.add_note(f"Continue with: {resuming.line(sys.argv[1:], directory)}")
-        if isinstance(stopped, OSError) and not stopped.filename:
-            stopped.filename = str(directory)
         raise
     show(directory, page)
 

@@ -57,10 +57,14 @@ class Hasher:
         mode = "x" if os.access(path, os.X_OK) else "-"
         return self.text(name, mode).blob(name, path.read_bytes())
 
-    def tree(self, name: str, root: Path) -> "Hasher":
-        """Add every file below a folder, with its path; a missing folder counts as empty."""
+    def tree(self, name: str, root: Path, but: Callable[[str], bool] | None = None) -> "Hasher":
+        """Add every file below a folder, with its path; a missing folder counts as empty.
+
+        `but` says of a path whether it is left out.
+        """
         for path in files_below(root):
-            self.file(f"{name}/{path}", root / path)
+            if but is None or not but(path):
+                self.file(f"{name}/{path}", root / path)
         return self
 
     def short(self) -> str:
@@ -102,13 +106,16 @@ def lock(name: str, progress: Progress | None = None) -> Iterator[None]:
         yield
 
 
+def use(path: Path) -> Path:
+    """Mark an entry as just used, so that `prune` keeps it."""
+    os.utime(path)
+    return path
+
+
 def lookup(kind: str, digest: str) -> Path | None:
     """The entry, marked as just used, or None."""
     path = paths.cache_dir() / f"{kind}-{digest}"
-    if not path.is_dir():
-        return None
-    os.utime(path)
-    return path
+    return use(path) if path.is_dir() else None
 
 
 def entry(
@@ -164,9 +171,7 @@ def _followed(link: Path) -> Path | None:
     """The entry that a link leads to, marked as just used, or None."""
     if not link.is_dir():
         return None
-    path = link.with_name(os.readlink(link))
-    os.utime(path)
-    return path
+    return use(link.with_name(os.readlink(link)))
 
 
 def _resolve(link: Path, kind: str, find: Callable[[Path], str], make: Callable[[Path], None],

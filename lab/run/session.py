@@ -9,11 +9,11 @@ the runner's to boot again.
 
 import base64
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from lab.core import content
 from lab.core.errors import LabError
 from lab.core.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
 from lab.machine.control import Answer, HostLost, Refused
@@ -68,8 +68,7 @@ class Session:
         if trouble:
             raise HostLost(trouble)
         if self.spec.saved:
-            os.utime(self.spec.saved.folder)  # it is in use, so the cache keeps it
-            self.fleet.adopt(json.loads((self.spec.saved.folder / GUESTS).read_text()))
+            self.fleet.adopt(json.loads((content.use(self.spec.saved.folder) / GUESTS).read_text()))
         else:
             self.fleet.bring_kernels()
 

@@ -86,15 +86,16 @@ def main() -> None:
     """Play, and write the answer."""
     task: Any = read_json(sys.stdin.read())
     experiment = decode(Experiment, task["experiment"])
+    hunt = task["snapshot"]
     options = runner.Options(backend="vt", seed=task["seed"], machine=task["machine"], jobs=1,
-                             snapshot=task["snapshot"])
+                             snapshot=hunt)
     with Scratch() as folder:
         try:
             runner.run(experiment, folder / "results", options, Plain(sys.stderr),
                        files(task["places"], task["files"]))
         except LabError as error:
             sys.exit(str(error))
-        found = outcomes(folder / "results", experiment, task["snapshot"])
+        found = outcomes(folder / "results", experiment, hunt)
         print(json.dumps([asdict(one) for one in found]))
 
 

@@ -123,7 +123,7 @@ def stock(folder: Path, progress: Progress) -> tuple[Path, Path, Path]:
     packages = (*PACKAGES, STOCK)
     root = image(progress, packages)
     # The image has what this has, and more.
-    user = userland._userland(SUITE, userland.check_packages(packages), progress) / "root"
+    user = userland.entry(SUITE, userland.check_packages(packages), progress) / "root"
     (bzimage,) = (user / "boot").glob("vmlinuz-*")
     place = folder / "initial"
     (place / "modules").mkdir(parents=True)

@@ -15,9 +15,8 @@ import pytest
 from lab.core import paths, tools
 from lab.core.model import Backend
 from lab.run.host import Job
-from tests.kernel import firmware
 from tests.kernel.in_host import lines, said_by
-from tests.kernel.operate_host import ROM
+from tests.kernel.lending import LEND, claims
 
 pytestmark = pytest.mark.soak
 
@@ -248,7 +247,6 @@ bpftool struct_ops list
 """.replace("VCPUS", str(VCPUS)).replace("LOANS", "0xa000")
 GUESTS = re.compile(r"^guest ([a-z-]+) ([\d ]+)\r?$", re.MULTILINE)
 """In claims.S: how often each vCPU was told that it runs on borrowed time."""
-LEND = {"extend": "ecs", "extend_cap": "1000"}
 LENT = 10
 """Loans of a vCPU in a second, at least; there are 50 to 70."""
 CALM_LOANS = 2 * 4
@@ -265,15 +263,6 @@ def loans(output: str, phase: str) -> list[list[int]]:
         seen.setdefault(look, []).append([int(number) for number in numbers.split()])
     return [[now - then for then, now in zip(*both, strict=True)]
             for both in zip(seen[f"{phase}-begin"], seen[phase], strict=True)]
-
-
-def claims(folder: Path) -> Path:
-    """The memory of a VM with claims.S."""
-    rom = folder / "claims.rom"
-    firmware.assemble(HERE / "claims.S", rom)
-    memory = folder / "claims.bin"
-    memory.write_bytes(bytes(ROM) + rom.read_bytes())
-    return memory
 
 
 def test_programs_refuse_loans(played_by: Backend, tmp_path: Path) -> None:

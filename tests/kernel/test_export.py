@@ -14,7 +14,7 @@ from lab.core import paths
 from lab.operate import metrics
 from lab.run.host import Job
 from tests.kernel.in_host import said_by
-from tests.kernel.test_bpf import LEND, claims
+from tests.kernel.lending import LEND, claims
 from tests.lab import exported
 
 pytestmark = pytest.mark.virtual

@@ -40,7 +40,7 @@ set -e
 
 def packages(folder: Path) -> list[Path]:
     """The kernel's, finished as `./pvsync package --kernel` does, and pvsync-boot's."""
-    made = userland._userland(SUITE, userland.check_packages(grub_host.PACKAGES), Silent())
+    made = userland.entry(SUITE, userland.check_packages(grub_host.PACKAGES), Silent())
     stage, unfinished = folder / "stage", folder / "unfinished"
     for name in ("boot", "DEBIAN"):
         (stage / name).mkdir(parents=True)
@@ -56,7 +56,7 @@ def packages(folder: Path) -> list[Path]:
     deb = unfinished / f"linux-image-{OURS}_1_amd64.deb"
     subprocess.run(["dpkg-deb", "-Zgzip", "--root-owner-group", "--build", stage, deb], check=True,
                    capture_output=True)
-    return [kernel_package._finished(deb, folder, None), kernel_package.boot(folder)]
+    return [kernel_package.finish(deb, folder, None), kernel_package.boot(folder)]
 
 
 @pytest.fixture(scope="module")

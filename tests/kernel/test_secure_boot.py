@@ -78,7 +78,7 @@ def test_only_what_is_signed_is_started(tmp_path: Path) -> None:
     for name, sign in (("signed", (key, CERTIFICATE)), ("plain", None)):
         folder = tmp_path / name
         folder.mkdir()
-        made = kernel_package._finished(deb, folder, sign)
+        made = kernel_package.finish(deb, folder, sign)
         subprocess.run(["dpkg-deb", "-x", made, folder / "root"], check=True)
         found[name] = said(folder / f"root/boot/vmlinuz-{OURS}", folder)
     assert WORD in found["signed"], found

@@ -105,7 +105,7 @@ def test_a_signed_image_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name, sign in (("signed", given), ("plain", None)):
         out = tmp_path / name
         out.mkdir()
-        made = kernel_package._finished(image, out, sign)
+        made = kernel_package.finish(image, out, sign)
         subprocess.run(["dpkg-deb", "-R", made, out / "root"], check=True)
         kernels[name] = out / "root/boot" / f"vmlinuz-{OURS}"
         assert "Depends: pvsync-boot\n" in (out / "root/DEBIAN/control").read_text()
@@ -122,7 +122,7 @@ def test_a_signed_image_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (folder / "sbsign").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     with pytest.raises(LabError, match="`sbverify --cert` failed"):
-        kernel_package._finished(image, tmp_path / "bin", given)
+        kernel_package.finish(image, tmp_path / "bin", given)
     assert not list(folder.glob("*.deb")), "what is not signed is not handed out"
 
 

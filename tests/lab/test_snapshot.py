@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,19 @@ def test_it_is_booted_once(what: Experiment, spec: HostSpec, booted: list[FakeSe
     (one,) = booted
     assert one.aborted and one.spec == replace(spec, seed=1)
     assert start(what, spec, 2).saved != first.saved and len(booted) == 2
+
+
+def test_a_boot_that_nobody_loads_goes_after_two_hours(
+        what: Experiment, spec: HostSpec, booted: list[FakeSession]) -> None:
+    """When another one is made, but for the last two."""
+    now, folders = time.time(), []
+    for seed, hours in ((1, 2.1), (2, 1.9), (3, 0.2), (4, 0.1)):
+        saved = start(what, spec, seed).saved
+        assert saved
+        os.utime(saved.folder, (now, now - hours * 3600))
+        folders.append(saved.folder)
+    start(what, spec, 5)
+    assert [folder.is_dir() for folder in folders] == [False, True, True, True]
 
 
 def test_what_the_boot_depends_on(what: Experiment, spec: HostSpec, tmp_path: Path) -> None:

@@ -3,17 +3,11 @@
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +17,11 @@ from lab.cli import main as cli
 from lab.core.errors import LabError
 from lab.observe import preemptions
 from lab.operate import metrics, watch
+from tests.lab.prometheus import Server, free_port, process, prometheus, tool
 from tests.lab.test_doctor import Fake
 
 RANGE = "[6s]"
 """In place of minutes: for how long a rate is taken."""
-CONFIG = """\
-global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}
-rule_files: [alerts.yml]
-scrape_configs: [{{job_name: node, static_configs: [{{targets: {targets}}}]}}]
-"""
 
 
 @pytest.fixture
@@ -173,80 +163,6 @@ def test_every_metric_has_what_its_kind_asks_for() -> None:
     shown = json.dumps(json.loads(watch.dashboard()))
     assert {m.name for m in metrics.METRICS if m.name in shown} >= {
         m.name for m in metrics.METRICS if m.kind == "counter"}
-
-
-# Prometheus
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    assert found, f"{name} is missing: run `make deps`"
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextmanager
-def process(*words: str | Path) -> Iterator[None]:
-    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        child.kill()
-        child.wait()
-
-
-class Server:
-    """Prometheus."""
-
-    def __init__(self, url: str, asked: str) -> None:
-        self.url = url
-        self.asked = asked
-        """Time of all questions, once there is data: their answers fit together."""
-
-    def ask(self, query: str) -> list[float]:
-        return list(self.labelled(query).values())
-
-    def labelled(self, query: str) -> dict[str, float]:
-        """The answer's values by the virtual machine, and by what else tells them apart."""
-        text = urllib.parse.urlencode({"query": query, "time": self.asked} if self.asked else
-                                      {"query": query})
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?{text}", timeout=10) as answer:
-            told = json.load(answer)
-        assert told["status"] == "success", told
-        return {" ".join(value for name, value in one["metric"].items()
-                         if name not in {"__name__", "instance", "job"}): float(one["value"][1])
-                for one in told["data"]["result"]}
-
-    def wait(self, query: str) -> None:
-        """Until this has an answer."""
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            try:
-                if self.ask(query):
-                    self.asked = self.asked or f"{time.time():.3f}"
-                    return
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                pass
-            time.sleep(0.3)
-        raise AssertionError("Prometheus has no data after 120 s")
-
-
-@contextmanager
-def prometheus(root: Path, until: str, *targets: str, at: str = "") -> Iterator[Server]:
-    """A server with the alerts, that has what is in root/data and scrapes targets; when the query
-    `until` has an answer. Questions are of that time, or of `at`."""
-    port = free_port()
-    running = Server(f"http://127.0.0.1:{port}", at)
-    (root / "alerts.yml").write_text(watch.alerts())
-    (root / "prometheus.yml").write_text(CONFIG.format(targets=json.dumps(targets)))
-    with process(tool("prometheus"), f"--config.file={root}/prometheus.yml",
-                 f"--storage.tsdb.path={root}/data", f"--web.listen-address=127.0.0.1:{port}"):
-        running.wait(until)
-        yield running
 
 
 # Prometheus on a made-up host, of which each value is known

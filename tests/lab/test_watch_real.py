@@ -17,7 +17,7 @@ import pytest
 
 from lab.operate import metrics, watch
 from tests.lab import exported
-from tests.lab.test_watch import Server, prometheus, tool
+from tests.lab.prometheus import Server, prometheus, tool
 
 LOOKS = exported.looks(exported.FILE.read_text())
 WHOLE = f"[{1000 * (LOOKS[-1][exported.AT] - LOOKS[0][exported.AT]) + 2:.0f}ms]"
