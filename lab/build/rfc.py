@@ -120,8 +120,11 @@ def objections(base: Path, hooks: Path) -> list[str]:
 
 
 def _style(base: Path, patch: Path) -> list[str]:
-    """What checkpatch objects to, one line each."""
+    """What checkpatch objects to, one line each; UsageError where the tree has no checkpatch."""
     tools.require("perl")
+    if not (base / CHECKPATCH).is_file():
+        raise UsageError(f"{base} has no {CHECKPATCH}, which is to read {patch.name}: give --tree"
+                         " a whole Linux, or leave it out")
     command = ["perl", str(CHECKPATCH), "--strict", "--terse", "--no-summary", "--no-signoff",
                f"--ignore={','.join(IGNORED)}", str(patch.absolute())]
     done = subprocess.run(command, cwd=base, capture_output=True, text=True, errors="replace",

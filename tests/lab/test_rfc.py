@@ -102,6 +102,12 @@ def test_objections_are_named(tree: Path, mails: Path) -> None:
     assert problem == "01-boundary/0002-tools-new.patch: 9: ERROR: BAD"
 
 
+def test_without_checkpatch_it_is_said_what_to_do(tree: Path, mails: Path) -> None:
+    (tree / "scripts/checkpatch.pl").unlink()
+    with pytest.raises(UsageError, match=r"has no scripts/checkpatch\.pl.*give --tree a whole"):
+        rfc.check(tree, mails)
+
+
 def test_what_does_not_apply_is_named(tree: Path, mails: Path) -> None:
     (tree / "kernel/lock.c").write_text("a line more\n" + fake.LOCK_C)
     (problem,) = rfc.check(tree, mails).problems
