@@ -71,7 +71,7 @@ ADDED = {
     "lockref_get": Added(0, 0, 0),
     "lockref_put_return": Added(0, 0, 0),
     "mutex_lock": Added(1, 0, 2),
-    "mutex_trylock": Added(1, 2, 6),
+    "mutex_trylock": Added(1, 0, 3),
     "mutex_unlock": Added(1, 0, 3),
     "down_read": Added(1, 1, 6),
     "down_read_trylock": Added(1, 0, 5),

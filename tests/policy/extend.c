@@ -130,6 +130,16 @@ static void not_to_another_class(void)
 	REFUSED_WITH(task.sched_class = &idle_sched_class);
 }
 
+/* Its class need not be known here, and it is said why. */
+static void not_to_tasks_of_sched_ext(void)
+{
+	kernel_said = 0;
+	set_up();
+	CHECK(lent() && !kernel_said);
+	REFUSED_WITH(task.on_scx = true);
+	CHECK_EQ(kernel_said, 1);
+}
+
 static void not_with_core_scheduling(void)
 {
 	REFUSED_WITH(rq.core_enabled = true);
@@ -244,7 +254,7 @@ static void who_is_asked_about(void)
 		task.preempt_notifiers.first = vcpu ? &task : NULL;
 		task.need_resched = wanted;
 		task.__state = sleeps;
-		CHECK_EQ(pvsync_extended(&task), all && answer);
+		CHECK_EQ(pvsync_extended(), all && answer);
 		CHECK_EQ(asked, all);
 		if (answer)
 			break;
@@ -257,8 +267,24 @@ static bool is_asked(void)
 	asked = 0;
 	task.preempt_notifiers.first = &task;
 	task.need_resched = true;
-	pvsync_extended(&task);
+	pvsync_extended();
 	return asked;
+}
+
+/* What schedule_debug() complains of stays for it to see. */
+static void nobody_is_asked_where_no_task_may_be_switched(void)
+{
+	set_up();
+	pvsync_extend_key.enabled = true;
+	pvsync_extend_by(ask);
+	CHECK(is_asked());
+	task.atomic = true;
+	CHECK(!is_asked());
+	task.atomic = false;
+	kernel_irqs_off = true;
+	CHECK(!is_asked());
+	kernel_irqs_off = false;
+	CHECK(is_asked());
 }
 
 /* Once KVM's module goes nobody is asked, and another module's going changes nothing. */
@@ -305,12 +331,14 @@ int main(void)
 	RUN_TEST(the_server_of_the_fair_class_is_nobody_else);
 	RUN_TEST(a_request_without_the_lock_stays_if_it_comes_after);
 	RUN_TEST(not_to_another_class);
+	RUN_TEST(not_to_tasks_of_sched_ext);
 	RUN_TEST(not_with_core_scheduling);
 	RUN_TEST(not_to_who_runs_only_when_nobody_wants_to);
 	RUN_TEST(not_beyond_the_bandwidth_of_a_group);
 	RUN_TEST(not_to_who_is_far_ahead);
 	RUN_TEST(virtual_time_may_wrap);
 	RUN_TEST(who_is_asked_about);
+	RUN_TEST(nobody_is_asked_where_no_task_may_be_switched);
 	RUN_TEST(nobody_is_asked_in_a_module_that_is_gone);
 	RUN_TEST(who_wants_the_cpu);
 	return check_summary();

@@ -25,8 +25,9 @@ static bool need_resched;
 static unsigned int hrtimer_resolution;
 
 #define local_clock()			now_ns
-#define set_tsk_need_resched(task)	(need_resched = true)
-#define set_preempt_need_resched()	(need_resched = true)
+/* rv's monitor opid takes any other request for an error. */
+#define set_tsk_need_resched(task)	(need_resched = irqs_disabled())
+#define set_preempt_need_resched()	(need_resched = irqs_disabled())
 #define div_u64(a, b)			((a) / (b))
 #define ns_to_ktime(ns)			(ns)
 #define hrtimer_init(timer, clock, mode)	((timer)->ns = 0)

@@ -44,6 +44,14 @@ bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se)
 	return far[se - buddies];
 }
 
+static bool under_scx;
+
+/* Of which extend.c shows what it says. */
+bool pvsync_under_scx(void)
+{
+	return under_scx;
+}
+
 /* A buddy in each queue on the way down. */
 static void set_up(unsigned long now)
 {
@@ -97,6 +105,17 @@ static void not_on_another_cpu(void)
 	pvsync_strong_ask(CPU - 1);
 	CHECK_EQ(picked(), 0);
 	CHECK_EQ(strong_until[CPU - 1], 1001);
+}
+
+static void not_of_who_is_under_sched_ext(void)
+{
+	set_up(1000);
+	under_scx = true;
+	pvsync_strong_ask(CPU);
+	pvsync_credit_ask(CPU);
+	under_scx = false;
+	CHECK_EQ(strong_until[CPU], 0);
+	CHECK_EQ(picked(), 0);
 }
 
 static void not_who_is_far_ahead(void)
@@ -193,6 +212,7 @@ int main(void)
 	RUN_TEST(one_pick_follows_it);
 	RUN_TEST(not_before_there_was_one);
 	RUN_TEST(not_on_another_cpu);
+	RUN_TEST(not_of_who_is_under_sched_ext);
 	RUN_TEST(not_who_is_far_ahead);
 	RUN_TEST(not_after_the_tick_that_follows_the_next);
 	RUN_TEST(without_a_buddy_it_ends);

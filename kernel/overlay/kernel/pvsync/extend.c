@@ -10,6 +10,11 @@
  * is covered as well. If the vCPU stays, pvsync takes the request back, and a timer makes it
  * again.
  *
+ * __schedule() asks first of all, before it traces its entry and counts itself: without a
+ * switch, for others nothing has happened. Tools that check the order of the scheduler's
+ * tracepoints, such as the monitors of kernel/trace/rv, see none of it. schedule_debug()
+ * comes later. So pvsync leaves alone callers that it would complain of.
+ *
  * Why no other request is lost. Whoever wants the CPU queues a task and makes the
  * request with the run queue locked. If there is a request already, nobody sends an
  * interrupt for another one. So pvsync looks at the waiting tasks, and takes the request
@@ -47,13 +52,20 @@
  * With core scheduling, a request may come from the other thread of the core. That thread
  * runs a task of another cookie already and relies on the request. pvsync puts nothing off
  * then.
+ *
+ * A vCPU that sched_ext runs gets no loan: its slices and its preemption are the BPF
+ * scheduler's, whose queues pvsync does not know.
  */
+#define pr_fmt(fmt) "pvsync: " fmt
+
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/irqflags.h>
 #include <linux/mmu_context.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
 #include <linux/preempt.h>
+#include <linux/printk.h>
 
 #include "../sched/sched.h"
 
@@ -125,19 +137,38 @@ core_initcall(pvsync_extend_init);
 
 /**
  * __pvsync_extended - pvsync_extended(), for a task that may be a vCPU
- * @prev: the running task
  *
- * True only for one that is to be preempted, not for one that goes to sleep.
+ * True only for one that is to be preempted, not for one that goes to sleep. Never true where
+ * __schedule() must not be called, such as with interrupts disabled.
  *
  * Context: as pvsync_extended().
  *
  * Return: as pvsync_extended().
  */
-bool __pvsync_extended(struct task_struct *prev)
+bool __pvsync_extended(void)
 {
 	bool (*ask)(void) = READ_ONCE(ask_kvm);
 
-	return ask && pvsync_switch_is_wanted() && !READ_ONCE(prev->__state) && ask();
+	return ask && pvsync_switch_is_wanted() && !READ_ONCE(current->__state) &&
+	       !in_atomic_preempt_off() && !irqs_disabled() && ask();
+}
+
+/**
+ * pvsync_under_scx - does a BPF scheduler run this vCPU? Says once what that means
+ *
+ * With SCX_OPS_SWITCH_PARTIAL it runs the tasks of SCHED_EXT alone, and pvsync works as always
+ * for others. A class may change meanwhile, so this is a hint.
+ *
+ * Context: thread of a vCPU, no run queue locked.
+ *
+ * Return: true if it does.
+ */
+bool pvsync_under_scx(void)
+{
+	if (!task_on_scx(current))
+		return false;
+	pr_info_once("sched_ext runs vCPUs: pvsync.extend lends these no time, and their directed yields are what ops.yield makes of them, whatever pvsync.yield is; without ops.yield they fail\n");
+	return true;
 }
 
 /* Whether bandwidth control has taken, or is about to take, its CPU from @cfs_rq. */
@@ -234,6 +265,7 @@ static bool extend_only_fair_tasks_wait(struct rq *rq)
  * Context: its thread, preemption disabled, interrupts enabled.
  *
  * Return: false if the task has to go, for one of these reasons:
+ *  - sched_ext runs the task;
  *  - something of another class waits;
  *  - the task is idle by its policy or its group;
  *  - one of its groups has used up its bandwidth;
@@ -243,9 +275,14 @@ static bool extend_only_fair_tasks_wait(struct rq *rq)
 bool pvsync_put_off_switch(void)
 {
 	struct rq_flags rf;
-	struct rq *rq = this_rq_lock_irq(&rf);
-	bool may = !sched_core_enabled(rq) && extend_only_fair_tasks_wait(rq) && extend_may_owe();
+	struct rq *rq;
+	bool may;
 
+	if (pvsync_under_scx())
+		return false;
+
+	rq = this_rq_lock_irq(&rf);
+	may = !sched_core_enabled(rq) && extend_only_fair_tasks_wait(rq) && extend_may_owe();
 	if (may) {
 		clear_tsk_need_resched(current);
 		clear_preempt_need_resched();

@@ -22,6 +22,9 @@
  * A request is for one CPU and lasts for one pick. Without a pick, it ends with the
  * tick after the next one, so that a request just before a tick has a whole tick.
  *
+ * sched_ext has yields of its own. A vCPU that it runs makes no request, as no pick would follow
+ * it, but that of a fair task, of which it is not.
+ *
  * A credit (lag_credit.c) is a request of another kind, with the same life.
  */
 #include <linux/jiffies.h>
@@ -58,6 +61,8 @@ void pvsync_strong_enable(void)
 /* A reader that sees one of the two alone takes one kind of request for the other, once. */
 static void strong_request(int cpu, bool credit)
 {
+	if (pvsync_under_scx())
+		return;
 	WRITE_ONCE(per_cpu(strong_credit, cpu), credit);
 	WRITE_ONCE(per_cpu(strong_until, cpu), jiffies + 1 ?: 1);
 }
@@ -65,6 +70,8 @@ static void strong_request(int cpu, bool credit)
 /**
  * pvsync_strong_ask - make the yield that follows a strong one
  * @cpu: where the chosen task is queued
+ *
+ * Does nothing for a vCPU that sched_ext runs.
  *
  * Takes no lock. Something else may be picked on that CPU before yield_to() gets its
  * lock. That pick may use the request up for another buddy, which has the same bounds,
@@ -74,7 +81,7 @@ static void strong_request(int cpu, bool credit)
  * was accepted. If it is not, it ends with the first pick without a buddy, or lets in
  * another hinted buddy, within the same bounds.
  *
- * Context: any.
+ * Context: thread of the vCPU that yields, no run queue locked.
  */
 void pvsync_strong_ask(int cpu)
 {
@@ -88,7 +95,7 @@ EXPORT_SYMBOL_GPL(pvsync_strong_ask);
  *
  * Does nothing if this is another CPU than the caller's. Else as pvsync_strong_ask().
  *
- * Context: any.
+ * Context: as pvsync_strong_ask().
  */
 void pvsync_credit_ask(int cpu)
 {

@@ -54,7 +54,7 @@ struct task_struct {
 	struct sched_entity		se;
 	struct hlist_head		preempt_notifiers;
 	unsigned int			__state;
-	bool				idle_policy, queued, need_resched;
+	bool				idle_policy, queued, need_resched, on_scx, atomic;
 };
 
 struct rq {
@@ -89,6 +89,8 @@ static struct rq *the_rq __attribute__((__unused__));
 #define sched_core_enabled(rq)	((rq)->core_enabled)
 #define task_on_rq_queued(task)	((task)->queued)
 #define task_has_idle_policy(task)	((task)->idle_policy)
+#define task_on_scx(task)	((task)->on_scx)
+#define in_atomic_preempt_off()	(current->atomic)
 #define rq_of(cfs_rq)		((cfs_rq)->rq)
 #define cpu_of(rq)		((rq)->cpu)
 #define entity_is_task(entity)	(!(entity)->is_group)

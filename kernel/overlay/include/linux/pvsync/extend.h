@@ -18,22 +18,21 @@ void pvsync_extend_by(bool (*ask)(void));
 bool pvsync_put_off_switch(void);
 bool pvsync_cpu_wanted(void);
 bool pvsync_far_ahead(struct cfs_rq *cfs_rq, struct sched_entity *se);
-bool __pvsync_extended(struct task_struct *prev);
+bool __pvsync_extended(void);
+bool pvsync_under_scx(void);
 
 /**
  * pvsync_extended - may the running task stay for now?
- * @prev: the running task
  *
- * Context: __schedule(), before it has changed anything: preemption disabled,
- * interrupts enabled.
+ * Context: as pvsync_skip_schedule().
  *
  * Return: true if it stays; the request to switch is gone then, and will come again.
  */
-static __always_inline bool pvsync_extended(struct task_struct *prev)
+static __always_inline bool pvsync_extended(void)
 {
 #ifdef CONFIG_PREEMPT_NOTIFIERS
 	return static_branch_unlikely(&pvsync_extend_key) &&
-	       !hlist_empty(&prev->preempt_notifiers) && __pvsync_extended(prev);
+	       !hlist_empty(&current->preempt_notifiers) && __pvsync_extended();
 #else
 	return false;
 #endif
@@ -41,7 +40,7 @@ static __always_inline bool pvsync_extended(struct task_struct *prev)
 
 #else
 
-static __always_inline bool pvsync_extended(struct task_struct *prev)
+static __always_inline bool pvsync_extended(void)
 {
 	return false;
 }

@@ -52,6 +52,7 @@
  * A BPF program may refuse a loan that all of this allows (bpf_extend.c).
  */
 #include <linux/hrtimer.h>
+#include <linux/irqflags.h>
 #include <linux/kvm_host.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
@@ -75,10 +76,15 @@
 /* Run time of a vCPU over which its account adds up what it has borrowed, ns. */
 #define PERIOD	(100 * NSEC_PER_MSEC)
 
-static void loan_ask_for_switch(void)
+/* As any request to switch, this one is made with interrupts disabled. */
+static void loan_reschedule(void)
 {
+	unsigned long flags;
+
+	local_irq_save(flags);
 	set_tsk_need_resched(current);
 	set_preempt_need_resched();
+	local_irq_restore(flags);
 }
 
 /**
@@ -118,7 +124,7 @@ static enum hrtimer_restart loan_is_over(struct hrtimer *timer)
 	struct kvm_vcpu *vcpu = container_of(timer, struct kvm_vcpu, arch.pvsync.loan.timer);
 
 	if (kvm_get_running_vcpu() == vcpu)
-		loan_ask_for_switch();
+		loan_reschedule();
 	return HRTIMER_NORESTART;
 }
 
@@ -302,7 +308,7 @@ void pvsync_loan_drop(struct kvm_vcpu *vcpu)
 		return;
 	pvsync_loan_end(vcpu);
 	vcpu->arch.pvsync.loan.dropped = true;
-	loan_ask_for_switch();
+	loan_reschedule();
 }
 
 /**
@@ -326,7 +332,7 @@ void pvsync_give_back(struct kvm_vcpu *vcpu)
 	if (vcpu->arch.pvsync.loan.granted) {
 		vcpu->arch.pvsync.loan.returned = true;
 		vcpu->arch.at_instruction_boundary = true;
-		loan_ask_for_switch();
+		loan_reschedule();
 	}
 	preempt_enable();
 }
@@ -378,7 +384,8 @@ static bool loan_keep(struct kvm_vcpu *vcpu, u64 now)
 /**
  * pvsync_extend - a vCPU is to lose its CPU: may it stay for now?
  *
- * Context: thread of the vCPU, in __schedule(), preemption disabled.
+ * Context: thread of the vCPU, about to enter __schedule(), preemption disabled, interrupts
+ * enabled.
  *
  * Return: true if it stays.
  */
