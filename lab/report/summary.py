@@ -130,7 +130,10 @@ class Summary:
 
 
 def load(directory: Path) -> Results:
-    """Read a result directory; UsageError when it is none or is damaged."""
+    """Read a result directory; UsageError when it is none or is damaged.
+
+    Runs are in the order of their boots: which of two hosts ends a run first, real time decides.
+    """
     manifest = parse.manifest(directory)
     runs, boots = parse.runs(directory), parse.boots(directory)
     twice = [run for run, number in Counter(run.id for run in runs.records).items() if number > 1]
@@ -149,11 +152,12 @@ def load(directory: Path) -> Results:
     read = tuple(
         _figure(directory, run, known[run.workload],
                 manifest.observe is not False or manifest.window_ms > 0)
-        for run in runs.records
+        for run in sorted(runs.records, key=lambda run: run.boot)
     )
     warnings = (runs.warnings + boots.warnings + stalls.warnings(runs.records)
                 + in_force.warnings(manifest))
-    return Results(directory, manifest, read, boots.records, warnings)
+    booted = tuple(sorted(boots.records, key=lambda boot: boot.boot))
+    return Results(directory, manifest, read, booted, warnings)
 
 
 def _figure(directory: Path, run: RunRecord, workload: Workload, observe: bool) -> RunFigure:

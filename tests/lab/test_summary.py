@@ -44,6 +44,18 @@ def test_values_are_means_over_guests(tmp_path: Path) -> None:
     assert summary.cell("a", "hackbench", 1).fairness is None
 
 
+def test_which_host_was_first_does_not_show(tmp_path: Path) -> None:
+    """Hosts side by side end their runs in an order that is this machine's."""
+    directory = Synthetic(("a", "b"), reps=1, boots=3, value=fixed).write(tmp_path)
+    before = as_json(summarize(load(directory)))
+    for name in ("runs.jsonl", "boots.jsonl"):
+        file = directory / name
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(sorted(lines, key=lambda line: -json.loads(line)["boot"])))
+        assert file.read_text() != "".join(lines)
+    assert as_json(summarize(load(directory))) == before
+
+
 def test_rates_have_harmonic_means_and_divided_ideals(tmp_path: Path) -> None:
     made = Synthetic(("a", "b"), THROUGHPUT, reps=3, boots=1, value=fixed)
     summary = summary_of(made, tmp_path)
