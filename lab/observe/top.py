@@ -193,21 +193,27 @@ def _percent(share: float | None) -> str:
     return _number(None if share is None else 100 * share)
 
 
-def views(debugfs: Path, proc: Path, interval: float,
-          sleep: Callable[[float], None] = time.sleep) -> Iterator[RenderableType]:
-    """A view after every interval, for ever; LabError at once when there is nothing to view."""
+def views(looked: Iterable[tuple[list[Row], float]]) -> Iterator[RenderableType]:
+    """A view of each look."""
+    return (render(*one) for one in looked)
+
+
+def looks(debugfs: Path, proc: Path, interval: float,
+          sleep: Callable[[float], None] = time.sleep) -> Iterator[tuple[list[Row], float]]:
+    """The VMs over each interval, and its seconds, for ever; LabError at once when there is
+    none."""
     first, began = read(debugfs, proc), time.monotonic()
     if not first:
         raise LabError("no virtual machine runs under KVM on this machine")
-    return _views(debugfs, proc, first, began, lambda: sleep(interval))
+    return _looks(debugfs, proc, first, began, lambda: sleep(interval))
 
 
-def _views(debugfs: Path, proc: Path, before: dict[str, Reading], began: float,
-           pause: Callable[[], None]) -> Iterator[RenderableType]:
+def _looks(debugfs: Path, proc: Path, before: dict[str, Reading], began: float,
+           pause: Callable[[], None]) -> Iterator[tuple[list[Row], float]]:
     while True:
         pause()
         after, ended = read(debugfs, proc), time.monotonic()
-        yield render(rows(before, after, ended - began), ended - began)
+        yield rows(before, after, ended - began), ended - began
         before, began = after, ended
 
 

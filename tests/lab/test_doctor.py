@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.cli import doctor as cli_doctor
 from lab.cli import main as cli
+from lab.cli import told
 from lab.core import paths
 from lab.core.errors import LabError
 from lab.observe import preemptions, vms
@@ -360,7 +360,7 @@ def test_a_pipe_that_comes_late_is_not_waited_for(tmp_path: Path, reader: bool,
     os.mkfifo(pipe)
     monkeypatch.setattr(Path, "exists", lambda _: False)
     other = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK) if reader else -1
-    with pytest.raises(LabError, match="pipe cannot be written"), cli_doctor._to(pipe):
+    with pytest.raises(LabError, match="pipe cannot be written"), told.to(pipe):
         pass
     if reader:
         os.close(other)

@@ -87,7 +87,7 @@ def slow(root: Path, patch: pytest.MonkeyPatch) -> Slow:
     patch.setattr(cli_top, "LIST_WIDTH", 80)
     patch.setattr(time, "monotonic", lambda: made.ms / 1000)
     patch.setattr(time, "time", lambda: NEW_YEAR + made.ms / 1000)
-    for module, name in ((doctor, "looks"), (top, "views"), (trial, "run")):
+    for module, name in ((doctor, "looks"), (top, "looks"), (trial, "run")):
         patch.setattr(module, name, partial(getattr(module, name), sleep=made.sleep))
     return made
 

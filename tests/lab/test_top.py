@@ -154,7 +154,7 @@ def test_what_has_ended_or_is_damaged(host: Host) -> None:
 def test_errors_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(debugfs: Path, kind: type[LabError] = LabError) -> str:
         with pytest.raises(LabError) as caught:
-            next(top.views(debugfs, tmp_path / "proc", 1, lambda _: None))
+            next(top.looks(debugfs, tmp_path / "proc", 1, lambda _: None))
         assert type(caught.value) is kind
         return str(caught.value)
 
@@ -302,7 +302,7 @@ def test_each_view_is_of_what_was_added(host: Host) -> None:
         assert seconds == 0.5
         host.vm(100, 0, name="web", counters={"preempt_lock": next(counts)})
 
-    views = top.views(host.debugfs, host.proc, 0.5, sleep)
+    views = top.views(top.looks(host.debugfs, host.proc, 0.5, sleep))
     whys = [lines(shown(next(views)))[3] for _ in range(3)]
     assert ["lock 100 %" in one for one in whys] == [True, True, False]
 
@@ -312,7 +312,7 @@ def test_a_vm_may_come_and_go(host: Host) -> None:
     steps: Iterator[Callable[[], None]] = iter((
         lambda: host.vm(200, 0), (host.proc / "100/cmdline").unlink,
         (host.proc / "200/cmdline").unlink))
-    views = top.views(host.debugfs, host.proc, 1, lambda _: next(steps)())
+    views = top.views(top.looks(host.debugfs, host.proc, 1, lambda _: next(steps)()))
     titles = [lines(shown(next(views)))[0].partition(",")[0] for _ in range(3)]
     assert titles == ["1 virtual machine", "1 virtual machine", "0 virtual machines"]
 
