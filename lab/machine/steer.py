@@ -51,8 +51,8 @@ class Steer:
 
     def __init__(self, monitor: Path) -> None:
         from qemu.qmp.legacy import QEMUMonitorProtocol  # slow to load: only when needed
-        self._waits = threading.Lock()
-        """Of the thread that waits for an event: the monitor is no other's meanwhile."""
+        self._talks = threading.Lock()
+        """Of the thread that talks with the monitor, or waits for an event: no other may."""
         self._qmp = QEMUMonitorProtocol(str(monitor))
         try:
             self._qmp.connect()
@@ -72,9 +72,10 @@ class Steer:
     def go_on(self) -> None:
         """Let the host run."""
         try:
-            self._qmp.cmd("query-status")  # what QEMU took is the guest's once this is answered
-            self._qmp.clear_events()
-            self._qmp.cmd("cont")
+            with self._talks:
+                self._qmp.cmd("query-status")  # answered when what QEMU took is the guest's
+                self._qmp.clear_events()
+                self._qmp.cmd("cont")
         except Exception as error:
             raise SteerError(f"QEMU does not let the host go on: {error}") from error
 
@@ -84,7 +85,7 @@ class Steer:
         A stop by a debugger is none of its own: it goes on by the debugger, too. `gone` knows of a
         QEMU that ended without a word, as one that was killed; it is asked every LOOK_S.
         """
-        with self._waits:
+        with self._talks:
             return self._wait(time.monotonic() + seconds, gone)
 
     def _wait(self, end: float, gone: Callable[[], bool]) -> bool:
@@ -115,13 +116,14 @@ class Steer:
     def _migrate(self, command: str, file: Path) -> None:
         """As `mapped-ram`: memory has its place in the file, and what is zero takes none."""
         try:
-            self._qmp.cmd("migrate-set-capabilities",
-                          capabilities=[{"capability": "mapped-ram", "state": True}])
-            self._qmp.cmd(command, uri=f"file:{file}")
-            while (state := self._migration()).get("status") != "completed":
-                if state.get("status") == "failed":
-                    raise OSError(state.get("error-desc", "QEMU does not say why"))
-                time.sleep(SAVE_POLL_S)
+            with self._talks:
+                self._qmp.cmd("migrate-set-capabilities",
+                              capabilities=[{"capability": "mapped-ram", "state": True}])
+                self._qmp.cmd(command, uri=f"file:{file}")
+                while (state := self._migration()).get("status") != "completed":
+                    if state.get("status") == "failed":
+                        raise OSError(state.get("error-desc", "QEMU does not say why"))
+                    time.sleep(SAVE_POLL_S)
         except Exception as error:
             raise SteerError(f"QEMU's {command} with {file} failed: {error}") from error
 
@@ -131,15 +133,16 @@ class Steer:
     def close(self) -> None:
         """Leave the monitor; the host stays as it is.
 
-        A thread that waits for the host keeps it, and its end is the process's or QEMU's.
+        A thread that talks with it or waits for the host keeps it, and its end is the process's or
+        QEMU's.
         """
-        if not self._waits.acquire(timeout=4 * LOOK_S):
+        if not self._talks.acquire(timeout=4 * LOOK_S):
             return
         try:
             with contextlib.suppress(Exception):
                 self._qmp.close()
         finally:
-            self._waits.release()
+            self._talks.release()
 
     @staticmethod
     def _until_taken(stream: socket.socket) -> None:

@@ -156,7 +156,7 @@ def test_a_host_that_cannot_be_loaded_is_lost(spec: HostSpec, tmp_path: Path,
         raise SteerError(f"QEMU's migrate-incoming with {file} failed: damaged")
     monkeypatch.setattr(Steer, "load", refuse)
     monkeypatch.setattr(Steer, "__init__",
-                        lambda self, monitor: setattr(self, "_waits", threading.Lock()))
+                        lambda self, monitor: setattr(self, "_talks", threading.Lock()))
     monkeypatch.setattr(Machine, "_steer", lambda self, limit: Steer(tmp_path))
     monkeypatch.setattr(Machine, "_connect", lambda self, limit: socket.socketpair()[0])
     monkeypatch.setattr(Machine, "command", lambda self: ["true"])

@@ -41,6 +41,8 @@ class FakeHost:
         """The machine runs on for ever once it was let go on."""
         self.debugged = False
         """Somebody stops the machine in a debugger, and lets it go on, each time."""
+        self.slow_s = 0.0
+        """Between each command and its answer."""
         self.late_s = 0.0
         """Between the machine's stop and each line of its that can be read then."""
         self.migration = [{"status": "active"}, {"status": "completed"}]
@@ -59,6 +61,7 @@ class FakeHost:
                 named = {key: request[key] for key in ("id",) if key in request}
                 asked = str(request["execute"])
                 self.asked.append((asked, request.get("arguments")))
+                time.sleep(self.slow_s)
                 said_of = self.migration.pop(0) if asked == "query-migrate" else {}
                 self._say(lines, {"return": said_of, **named})
                 if request["execute"] == "cont" and not self.busy:
@@ -153,10 +156,15 @@ def test_a_stop_by_a_debugger_is_no_hold(tmp_path: Path) -> None:
         assert host.seen == [["switch"]] * 2
 
 
-def test_a_host_is_given_up_while_it_runs(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    """As by Ctrl-C: the lab's main thread ends the host that a lane's thread waits for."""
+@pytest.mark.parametrize("slow_s", [0, 0.3])
+def test_a_host_is_given_up_while_it_runs(
+        tmp_path: Path, recwarn: pytest.WarningsRecorder, slow_s: float) -> None:
+    """As by Ctrl-C: the lab's main thread ends the host that a lane's thread waits for.
+
+    Or to which it still talks, where the monitor answers late.
+    """
     with control(tmp_path) as (host, one), ThreadPoolExecutor(1) as lane:
-        host.busy = True
+        host.busy, host.slow_s = True, slow_s
         waits = lane.submit(one.call, "switch", run=[], timeout=3600)
         while "cont" not in [asked for asked, _ in host.asked]:
             time.sleep(0.01)
