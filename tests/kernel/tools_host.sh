@@ -46,24 +46,27 @@ start_libvirt() {
 	until_done libvirt virsh uri
 }
 
-# start_guest NAME VCPUS "KERNEL'S ARGUMENTS" PROGRAM ARGUMENTS...: the program is all it runs
+# start_guest NAME VCPUS "KERNEL'S ARGUMENTS" PROGRAM ARGUMENTS...: the program is all it runs, one
+# of the lab's, or with its path. $DEVICES are more devices of it, as libvirt writes them, and
+# $DOMAIN is what else it has.
 start_guest() {
 	local name=$1 vcpus=$2 kernel=$3 program=$4
 	shift 4
+	case $program in /*) ;; *) program=/usr/lib/pvsync/bin/$program ;; esac
 	cat >/run/$name.xml <<-END
-		<domain type='kvm'>
+		<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
 		<name>$name</name><memory unit='MiB'>256</memory><vcpu>$vcpus</vcpu>
 		<os><type arch='x86_64' machine='q35'>hvm</type><kernel>$KERNEL</kernel>
 		<cmdline>console=ttyS0 root=/dev/vda rootfstype=erofs ro no_timer_check tsc=reliable
 		initcall_blacklist=svm_init,vmx_init mitigations=off panic=-1
-		init=/usr/lib/pvsync/bin/$program $kernel -- $*</cmdline></os>
+		init=$program $kernel -- $*</cmdline></os>
 		<features><acpi/><apic/></features><cpu mode='host-passthrough'/>
 		<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
 		<disk type='block' device='disk'><driver name='qemu' type='raw'/><readonly/>
 		<source dev='$ROOT'/><target dev='vda' bus='virtio'/></disk>
 		<serial type='file'><source path='/run/$name.log'/></serial>
-		<memballoon model='none'/></devices></domain>
+		<memballoon model='none'/>$DEVICES</devices>$DOMAIN</domain>
 	END
 	until_done "guest $name" virsh create /run/$name.xml
-	until_done "guest $name's program" grep -q "Run .*$program as init" /run/$name.log
+	until_done "guest $name's program" grep -q "Run $program as init" /run/$name.log
 }
