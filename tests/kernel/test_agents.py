@@ -78,6 +78,8 @@ echo "# consoles"
 sed 's/^/web: /' /run/web.log
 sed 's/^/db: /' /run/db.log
 """
+TICK_MS = 10
+"""Of /proc/stat. Its sum over all CPUs may be a tick more for each than theirs, rounded down."""
 TICKS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Columns of /proc/stat."""
 STAT = re.compile(r"^web: cpu +((?:\d+ ){7}\d+)", re.MULTILINE)
@@ -107,14 +109,15 @@ def answers(said: Sequence[tuple[str, str]]) -> list[list[Mapping[str, int | str
 def test_the_agent_says_what_its_kernel_does(said: Sequence[tuple[str, str]]) -> None:
     """An object for each CPU, each with all names that are looked for; milliseconds."""
     console = dict(said)["consoles"]
-    stats = [[10 * int(one) for one in line.split()] for line in STAT.findall(console)]
+    stats = [[TICK_MS * int(one) for one in line.split()] for line in STAT.findall(console)]
     asked = answers(said)
     assert len(asked) == 2 and len(stats) > 20
     for answer in asked:
         assert [one["cpu"] for one in answer] == [0, 1]
         assert {one["type"] for one in answer} == {"linux"}
         sums = [sum(int(one[name]) for one in answer) for name in TICKS]
-        assert any(all(a <= b <= c for a, b, c in zip(old, sums, new, strict=True))
+        assert any(all(a - len(answer) * TICK_MS <= b <= c
+                       for a, b, c in zip(old, sums, new, strict=True))
                    for old, new in pairwise(stats)), (sums, stats)
 
 
