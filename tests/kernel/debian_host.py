@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """An operator's host: Debian 13 with systemd, libvirt and tuned, emulated.
 
-Its kernel is the lab's with pvsync, without AppArmor, or Debian's own, with it. Its root is
-read-only and in the cache. Memory on top of it takes what is written, and a disk keeps
+Its kernel is the lab's with pvsync, without AppArmor, or Debian's own or a packaged one, with it.
+Its root is read-only and in the cache. Memory on top of it takes what is written, and a disk keeps
 that from boot to boot. The lab's hostd runs there as a service, and what an operator types goes
 through it.
 """
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -38,6 +39,8 @@ LAB = "usr/lib/lab"
 ARGUMENTS = ("init=/usr/lib/lab/init", "systemd.machine_id=0123456789abcdef0123456789abcdef")
 PATIENT = ("systemd.mask=tuned.service", "udev.event_timeout=900")
 """For a kernel with many modules, which takes minutes to load KVM there, and tuned's limit."""
+FIRST = ("virtio_pci", "virtio_blk", "erofs")
+"""Modules without which such a host does not find its root."""
 SESSION = "session.txt"
 """Among the logs: what was typed, and what it said."""
 MEMORY = 3072
@@ -107,56 +110,81 @@ class Host:
             self.machine = None
 
 
-def image(progress: Progress, packages: Sequence[str] = PACKAGES) -> Path:
-    """Its root, in the cache."""
+def image(progress: Progress, packages: Sequence[str] = PACKAGES,
+          more: Mapping[str, Path] = MappingProxyType({})) -> Path:
+    """Its root, in the cache; `more` are files by their paths in it."""
     inside = {f"{LAB}/{name}": userland.TARGET / name
               for name in content.files_below(userland.TARGET)}
     inside |= {f"{LAB}/{file.name}": file for file in FILES.iterdir()}
-    return userland.image_with("debian", SUITE, packages, inside, progress)
+    return userland.image_with("debian", SUITE, packages, inside | dict(more), progress)
 
 
-def stock(folder: Path, progress: Progress) -> tuple[Path, Path, Path]:
-    """Root, kernel and initial file system of one with Debian's kernel; the last in `folder`.
+@dataclass(frozen=True)
+class Booted:
+    """What such a host is booted from."""
 
-    Debian's own initial file system knows nothing of erofs.
-    """
+    root: Path
+    bzimage: Path
+    initial: Path | None = None
+    """The initial file system of a kernel whose drivers are modules."""
+
+
+Choice = Callable[[Path, Progress], Booted]
+"""What makes that, with room in a folder that goes with the host."""
+
+
+def of_lab(_folder: Path, progress: Progress) -> Booted:
+    """One with the lab's kernel."""
+    return Booted(image(progress), kernel.build("lab", progress=progress).bzimage)
+
+
+def stock(folder: Path, progress: Progress) -> Booted:
+    """One with Debian's kernel."""
     packages = (*PACKAGES, STOCK)
     root = image(progress, packages)
     # The image has what this has, and more.
     user = userland.entry(SUITE, userland.check_packages(packages), progress) / "root"
     (bzimage,) = (user / "boot").glob("vmlinuz-*")
+    release = bzimage.name.removeprefix("vmlinuz-")
+    return Booted(root, bzimage, initial(folder, user, release))
+
+
+def initial(folder: Path, root: Path, release: str) -> Path:
+    """Make an initial file system in `folder`, with the modules of `root` that a host needs first.
+
+    Debian's own knows nothing of erofs.
+    """
     place = folder / "initial"
     (place / "modules").mkdir(parents=True)
     (place / "root").mkdir()
-    release = bzimage.name.removeprefix("vmlinuz-")
-    listed = tools.run(["modprobe", "-d", user, "-S", release, "--show-depends", "-a",
-                        "virtio_pci", "virtio_blk", "erofs"]).decode()
-    names = [Path(line.split()[1]) for line in listed.splitlines() if line.startswith("insmod")]
+    listed = tools.run(["modprobe", "-d", root, "-S", release, "--show-depends", "-a", *FIRST])
+    names = [Path(line.split()[1]) for line in listed.decode().splitlines()
+             if line.startswith("insmod")]
     for number, name in enumerate(dict.fromkeys(names)):
         unpacked = tools.run(["xz", "--decompress", "--stdout", name])
         (place / f"modules/{number:02}.ko").write_bytes(unpacked)
     shutil.copy("/bin/busybox", place)
     shutil.copy(FILES / "initial", place / "init")
-    initial = folder / "initial.cpio"
+    return archive(place, folder / "initial.cpio")
+
+
+def archive(place: Path, out: Path) -> Path:
+    """Make an initial file system of what is in a folder."""
     files = [file.relative_to(place) for file in sorted(place.rglob("*"))]
-    initial.write_bytes(tools.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=place,
-                                  stdin="\n".join(map(str, files)).encode()))
-    return root, bzimage, initial
+    out.write_bytes(tools.run(["busybox", "cpio", "-o", "-H", "newc"], cwd=place,
+                              stdin="\n".join(map(str, files)).encode()))
+    return out
 
 
 @contextmanager
 def up(bring: Sequence[Path], backend: Backend, progress: Progress, logs: Path,
-       pvsync: bool = True) -> Iterator[Host]:
+       choice: Choice = of_lab) -> Iterator[Host]:
     """A host after its first boot, with these files in /run/files."""
     with Scratch() as scratch:
-        extra: tuple[str, ...] = ()
-        arguments: tuple[str, ...] = ARGUMENTS
-        if pvsync:
-            root, bzimage = image(progress), kernel.build("lab", progress=progress).bzimage
-        else:
-            root, bzimage, initial = stock(scratch, progress)
-            extra, arguments = ("-initrd", str(initial)), (*ARGUMENTS, *PATIENT)
-        found = jobs.Files(tuple(emulator.prepare(progress).command()), bzimage, root)
+        chosen = choice(scratch, progress)
+        extra = ("-initrd", str(chosen.initial)) if chosen.initial else ()
+        arguments = (*ARGUMENTS, *(PATIENT if chosen.initial else ()))
+        found = jobs.Files(tuple(emulator.prepare(progress).command()), chosen.bzimage, chosen.root)
         disk = scratch / "disk"
         disk.touch()
         os.truncate(disk, DISK)
@@ -176,12 +204,12 @@ def up(bring: Sequence[Path], backend: Backend, progress: Progress, logs: Path,
 
 @contextmanager
 def with_tools(tmp_path_factory: pytest.TempPathFactory, played_by: Backend,
-               pytestconfig: pytest.Config, pvsync: bool = True) -> Iterator[Host]:
+               pytestconfig: pytest.Config, choice: Choice = of_lab) -> Iterator[Host]:
     """A host after its first boot, with the tools' package in /run/files, for a module of tests."""
     folder = tmp_path_factory.mktemp("debian")
     captured = pytestconfig.pluginmanager.getplugin("capturemanager")
     assert captured is not None
     with captured.global_and_fixture_disabled():
         print(f"\nwhat is typed and said: {folder}/{SESSION}", flush=True)
-        with up([package.build(folder)], played_by, Plain(), folder, pvsync) as made:
+        with up([package.build(folder)], played_by, Plain(), folder, choice) as made:
             yield made

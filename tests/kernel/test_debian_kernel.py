@@ -25,7 +25,8 @@ def host(tmp_path_factory: pytest.TempPathFactory, played_by: Backend,
 
     The first command takes the longest: Python keeps what it has compiled.
     """
-    with debian_host.with_tools(tmp_path_factory, played_by, pytestconfig, pvsync=False) as made:
+    with debian_host.with_tools(tmp_path_factory, played_by, pytestconfig,
+                                debian_host.stock) as made:
         installed(made)
         made.sh("pvsync show; mkdir -p /etc/pvsync")
         made.sh("printf '[web]\\nmark = \"exit\"\\n' >/etc/pvsync/vms.toml")
