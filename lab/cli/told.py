@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Options and files of commands that look again and again: JSON, CSV, and a file of the latter."""
+"""Options of commands that look again and again: JSON, CSV, and the file that CSV goes to."""
 
 import contextlib
 import os

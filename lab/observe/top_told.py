@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What `pvsync top` shows, as CSV and JSON for programs: shares are 0 to 1, unknown is nothing."""
 
-import csv
-import io
 import json
-import time
 from dataclasses import asdict
 
+from lab.core import csv_line
 from lab.observe.preemptions import KINDS
 from lab.observe.top import Row
 
@@ -17,13 +15,14 @@ WHY = ("avoided", "unavoidable_per_s", "granted_per_s", "us_per_grant", "unmarke
 
 def head() -> str:
     """The first line of CSV."""
-    return _row(["time", "vm", *PLAIN, *(f"{kind}_per_s" for kind in KINDS), *WHY])
+    return csv_line.line(["time", "vm", *PLAIN, *(f"{kind}_per_s" for kind in KINDS), *WHY])
 
 
 def as_csv(found: list[Row], now: float) -> str:
     """A line for each VM; `now` is seconds since 1970."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    return "".join(_row([stamp, row.name, *map(_cell, _values(row))]) for row in found)
+    stamp = csv_line.stamp(now)
+    return "".join(csv_line.line([stamp, row.name, *map(csv_line.cell, _values(row))])
+                   for row in found)
 
 
 def as_json(found: list[Row], seconds: float) -> str:
@@ -41,13 +40,3 @@ def _values(row: Row) -> list[float | None]:
         why = [*(row.why.kinds[kind] for kind in KINDS),
                *(getattr(row.why, name) for name in WHY)]
     return [*(getattr(row, name) for name in PLAIN), *why]
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _row(cells: list[str]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(cells)
-    return out.getvalue()

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`pvsync doctor`: figures and findings of a KVM host as text of 60 columns, JSON or CSV."""
 
-import csv
-import io
 import json
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
+from lab.core import csv_line
 from lab.core.errors import LabError
 from lab.core.words import many
 from lab.operate import agents, figures, findings, sample, sched_events
@@ -208,13 +207,13 @@ def _traced_json(look: Look, vm: VmFigures) -> dict[str, object]:
 def head(traced: bool = False, steal: bool = False) -> str:
     """The first line of CSV."""
     more = (*(f"traced_{name}" for name in TRACED), "traced_lost") if traced else ()
-    return _row(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings", *more,
-                 *(["steal"] if steal else [])])
+    return csv_line.line(["time", "vm", "number", "pid", "vcpus", *COLUMNS, "findings", *more,
+                          *(["steal"] if steal else [])])
 
 
 def rows(look: Look, now: float) -> str:
     """A line for each VM; `now` is seconds since 1970."""
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    stamp = csv_line.stamp(now)
     return "".join(_csv(look, vm, stamp) for vm in look.host.vms)
 
 
@@ -224,16 +223,7 @@ def _csv(look: Look, vm: VmFigures, stamp: str) -> str:
     more = [] if look.traced is None else [""] * (len(TRACED) + 1)
     one = look.traced.get(vm.pid) if look.traced is not None else None
     if one is not None:
-        more = [*(_cell(getattr(one, name)) for name in TRACED), str(one.lost)]
-    return _row([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus), *map(_cell, values),
-                 found, *more, *([] if look.steal is None else [_cell(_steal(look, vm))])])
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def _row(cells: list[str]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(cells)
-    return out.getvalue()
+        more = [*(csv_line.cell(getattr(one, name)) for name in TRACED), str(one.lost)]
+    stolen = [] if look.steal is None else [csv_line.cell(_steal(look, vm))]
+    return csv_line.line([stamp, vm.name, vm.number, str(vm.pid), str(vm.vcpus),
+                          *map(csv_line.cell, values), found, *more, *stolen])
