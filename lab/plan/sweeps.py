@@ -80,6 +80,8 @@ class Sweep:
     """Of these, the values that the project has by default."""
     as_is: bool = False
     """Whether the schemes in `vary` are also played as they are, which is then the default."""
+    limit: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Of workloads, figures that a service must not pass, in the figure's unit."""
     machines: tuple[str, ...] = (machine_model.DEFAULT,)
     guest_mem: int = Experiment.guest_mem
     max_repeats: int = 1

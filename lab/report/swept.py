@@ -90,6 +90,34 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """How many VMs a host carries with a setting until a workload's figure passes a limit."""
+
+    workload: str
+    machine: str
+    vcpus: int
+    pcpus: int
+    limit: float
+    unit: str
+    """Of the limit and the figure."""
+    setting: str
+    vms: float | None
+    """Mean of the seeds; None where one of them gives no number, as the next two count."""
+    interval: Interval
+    """Of that mean."""
+    beyond: int
+    """Seeds that are beyond the limit with the fewest VMs that were played."""
+    within: int
+    """Seeds that are within it with the most."""
+    seeds: int
+    """That have a figure for each number of VMs."""
+    ratio: float | None
+    """VMs over the first scheme's of the same seed, as a geometric mean: above 1 is better."""
+    strict: Interval
+    """Of the ratio, for all settings of this limit together."""
+
+
+@dataclass(frozen=True)
 class Versus:
     """A varied scheme's settings beside the project's default."""
 
@@ -177,6 +205,8 @@ class Swept:
     cells: tuple[Cell, ...]
     hunted: Hunted | None = None
     """Of a hunt, which ranks nothing."""
+    carried: tuple[Carried, ...] = ()
+    """Of each limit in the file, for all settings."""
 
     @property
     def baseline(self) -> str:

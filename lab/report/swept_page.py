@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lab.core import stats
 from lab.core.words import many
-from lab.report import hunted, markdown, placebo, swept
+from lab.report import carried, hunted, markdown, placebo, swept
 from lab.report.grids import Grid
 from lab.report.swept import Cell, Facts, Interval, Ranked, Swept, Versus
 
@@ -25,6 +25,7 @@ def block(name: str, found: Swept) -> str:
     picture = f"![sweep {found.sweep.name}: worth of settings and of values]({name}.svg)"
     parts = [markdown.wrapped(f"**{markdown.escaped(head)}**"),
              markdown.items([*others, *alerts(found)]), picture,
+             *([markdown.grid(carried.grid(found))] if found.carried else []),
              markdown.grid(_ranking(found)), *_marginals(found),
              *([markdown.items(found.flatness)] if found.flatness else []),
              "<details><summary>Figures in their units, and how to read it</summary>",
@@ -46,7 +47,7 @@ def said(found: Swept) -> list[str]:
     shown = any(swept.differs(one, far) for one in others) or any(
         swept.differs(one, versus.far) for versus in found.versus for one in versus.rows)
     head = [] if shown else [" ".join([NOTHING, *sentences[:1]])]
-    return [*head, *sentences[len(head):], _placebo(found, far)]
+    return [*carried.said(found), *head, *sentences[len(head):], _placebo(found, far)]
 
 
 def _beside_default(found: Swept, versus: Versus) -> list[str]:

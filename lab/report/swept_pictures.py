@@ -59,7 +59,8 @@ def _panels(found: Swept) -> list[Drawn]:
                                for one in found.cells)
         wanted = dict.fromkeys([*found.named, *(one.setting for one in found.ranking)])
         made += [_curves(place, [one for one in found.cells if place == (
-            one.workload, one.machine, one.vcpus, one.pcpus)], [*wanted]) for place in places]
+            one.workload, one.machine, one.vcpus, one.pcpus)], [*wanted],
+            found.sweep.limit.get(place[0], ())) for place in places]
     return made
 
 
@@ -110,7 +111,7 @@ def _series(axes: Axes, index: int, label: str, shift: float, of: dict[int, Marg
 
 
 def _curves(place: tuple[str, str, int, int], found: Sequence[Cell],
-            wanted: Sequence[str]) -> Drawn:
+            wanted: Sequence[str], limits: Sequence[float]) -> Drawn:
     """Of so many of the wanted settings as can be told apart by eye."""
     workload, machine, vcpus, pcpus = place
     there = {one.setting for one in found}
@@ -125,9 +126,13 @@ def _curves(place: tuple[str, str, int, int], found: Sequence[Cell],
                 yerr=[[one.median - one.best for one in own],
                       [one.worst - one.median for one in own]],
                 color=colour, marker=marker, capsize=3, linewidth=1.2, label=setting)
+        for limit in limits:
+            axes.axhline(limit, color=drawing.IDEAL, linestyle=":", linewidth=1.2)
         axes.set_xticks(sorted({one.vms for one in found}))
         axes.set_xlabel(f"number of VMs ({vcpus} vCPUs each, {pcpus} pCPUs)")
-        axes.set_ylabel(f"{workload} ({found[0].unit})\nmedian; bar: range")
+        axes.set_ylabel(f"{workload} ({found[0].unit})\nmedian; bar: range" + "; dots: limits" *
+                        bool(limits))
+        drawing.scale(axes)
         drawing.legend(axes)
 
     caption = (f"{workload}, machine model {machine}: median over the seeds by the number of VMs;"

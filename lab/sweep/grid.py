@@ -46,6 +46,7 @@ def load(file: Path) -> Sweep:
     for name, values in (*sweep.host.items(), *sweep.guest.items()):
         _once(values, f"{where}{name}")
     _check_default(sweep, where)
+    _check_limit(sweep, where)
     if sweep.search:
         _check_search(sweep, where)
     if sweep.hunt and (sweep.vary or sweep.search or sweep.hunt.seeds_a_boot < 1):
@@ -101,6 +102,17 @@ def _check_default(sweep: Sweep, where: str) -> None:
     for name, value in sweep.default.items():
         if value not in varied[name]:
             raise UsageError(f"{where}{name}: the default {value} is none of its values")
+
+
+def _check_limit(sweep: Sweep, where: str) -> None:
+    for name, limits in sweep.limit.items():
+        if name not in sweep.workloads:
+            raise UsageError(f"{where}limit names {name}, which workloads does not")
+        _once(limits, f"{where}limit of {name}")
+        if min(limits) <= 0:
+            raise UsageError(f"{where}limit of {name}: a limit is a figure above 0")
+    if sweep.limit and (len(sweep.vms) < 2 or sweep.hunt):
+        raise UsageError(f"{where}limit takes at least two numbers of vms, and no hunt")
 
 
 def _check_search(sweep: Sweep, where: str) -> None:

@@ -13,7 +13,7 @@ from lab.core.errors import UsageError
 from lab.plan.sweeps import Sweep
 from lab.report import findings, jsonlines, swept
 from lab.report.swept import Facts, Found, Hunted, Swept, Versus
-from lab.sweep import analysis, grid
+from lab.sweep import analysis, capacity, grid
 from lab.sweep.model import Build
 from lab.sweep.store import Row, Store
 
@@ -45,7 +45,7 @@ def of(sweep: Sweep, directory: Path, file: Path) -> Swept:
         versus=tuple(_versus(sweep, latest, rows, far)),
         marginals=tuple(analysis.marginals(rows, sweep.schemes[0])), values=tuple(valued),
         flatness=tuple(analysis.flatness(ranked, valued, far)),
-        cells=tuple(analysis.cells(rows)))
+        cells=tuple(analysis.cells(rows)), carried=tuple(capacity.carried(sweep, rows)))
 
 
 def hunted(rows: Sequence[Row]) -> Hunted:

@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from lab.core import files
 from lab.plan.sweeps import Sweep
-from lab.report import hunted, pages, swept, swept_page, swept_pictures
+from lab.report import carried, hunted, pages, swept, swept_page, swept_pictures
 from lab.report.swept import Cell, Swept
 from lab.report.swept_page import number
 from lab.sweep import keep, search
@@ -35,6 +35,7 @@ def make(sweep: Sweep, directory: Path, file: Path) -> str:
                 for one in judged],
         verdict=search.said(judged) if judged else "",
         plots=[(one.caption, Markup(one.svg)) for one in swept_pictures.plots(found)],
+        carried=carried.grid(found) if found.carried else None,
         cells=[_cell(one) for one in found.cells], mixed=" ".join(mixed),
         hunt=hunted.grid(found) if found.hunted else None,
         findings=hunted.shown(found) if found.hunted else [],
