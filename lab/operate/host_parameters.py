@@ -74,7 +74,7 @@ def apply(host: Host, file: Path) -> list[str]:
 def reset(host: Host, file: Path) -> list[str]:
     """Have the host's parameters as before a file was applied; LabError if one cannot be."""
     record = host.run / RECORD
-    if _owned(host, file) is None:
+    if _owned(host, file) is None and not kept.torn(record):
         return ["nothing was set"]
     with kept.alone(record):
         old, now = _owned(host, file), settings.of_host(host)

@@ -158,11 +158,16 @@ def alone(file: Path) -> Iterator[None]:
             os.fchmod(lock, 0o600)
         if not files.lock(lock, LOOKS, PAUSE_S):
             raise LabError(f"another pvsync changes {file}: wait for its end; nothing was changed")
-        for torn in file.parent.glob(f".{file.name}.*[0-9]"):  # of a writer that was killed
-            torn.unlink(missing_ok=True)
+        for one in torn(file):
+            one.unlink(missing_ok=True)
         yield
     finally:
         os.close(lock)
+
+
+def torn(file: Path) -> list[Path]:
+    """What writers have left beside a file that were killed."""
+    return list(file.parent.glob(f".{file.name}.*[0-9]"))
 
 
 @contextmanager

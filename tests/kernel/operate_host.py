@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -115,6 +116,21 @@ def refusal(word: str, **wanted: str) -> str:
     return "nothing"
 
 
+def reset_killed_after_a_write() -> None:
+    """`pvsync reset --all`, killed by SIGKILL when one setting is written."""
+    child = os.fork()
+    if not child:
+        put = settings.put
+
+        def last(host: settings.Host, folder: Path, name: str, value: str) -> None:
+            put(host, folder, name, value)
+            os.kill(os.getpid(), signal.SIGKILL)
+        settings.put = last
+        actions.reset(HOST, FILE, None)
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
 def main() -> None:
     web, db = start("web"), start("db", "100")
     print(settings.names(HOST, settings.one(vms.find(), "web")))
@@ -131,6 +147,11 @@ def main() -> None:
     print(own("web"))
     print(*actions.apply(HOST, FILE, "web"))
     print(own("web"))
+    reset_killed_after_a_write()
+    print(own("web"), own("db"))
+    print(*actions.apply(HOST, FILE, None))
+    print(own("web"), own("db"))
+    reset_killed_after_a_write()
     actions.reset(HOST, FILE, None)
     print(own("web"), own("db"), kept.read(FILE))
     for vm in (web, db):

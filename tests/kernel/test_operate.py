@@ -23,6 +23,11 @@ no virtual machine is called 'wep', did you mean 'web'? (these run: db, web)
 {}
 ['web: mark=exit candidate=hvs'] []
 {'candidate': 'hvs', 'mark': 'exit'}
+-9
+{'candidate': 'hvs', 'mark': 'exit'} {'extend_us': '500'}
+['db: extend=ecs extend_us=500', 'web: mark=exit candidate=hvs'] []
+{'candidate': 'hvs', 'mark': 'exit'} {'extend': 'ecs', 'extend_us': '500'}
+-9
 {} {} {}
 no virtual machine is called 'web' (none runs under KVM here)
 """
