@@ -9,7 +9,7 @@
                                             link /usr/lib/tuned/pvsync-host
     /usr/share/pvsync                       hooks of libvirt and Proxmox, to be installed, and
                                             scripts for bpftrace
-    /usr/share/doc/pvsync                   the operators' pages, licences
+    /usr/share/doc/pvsync-tools             the operators' pages, licences
 
 The same sources give the same bytes.
 """
@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from lab.build import pages
 from lab.core import paths, scratch
 from lab.core.errors import LabError, UsageError
 
@@ -117,8 +118,8 @@ def _fill(stage: Path, version: str, rooms: list[str]) -> None:
             put(share / "pvsync" / file.name, text, 0o755)
     for profile in (stage / PROFILES).iterdir():
         (stage / PROFILES).with_name(profile.name).symlink_to(f"profiles/{profile.name}")
-    for page in ("operators.md", "install.md"):
-        put(share / "doc/pvsync-tools" / page, (paths.ROOT / "docs" / page).read_text())
+    for page in pages.PAGES:
+        put(share / "doc/pvsync-tools" / page, pages.installed(page, version))
     put(share / "doc/pvsync-tools/copyright", COPYRIGHT)
     size = sum(file.stat().st_size for file in stage.rglob("*") if file.is_file())
     put(stage / "DEBIAN/control", CONTROL.format(

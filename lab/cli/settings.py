@@ -61,7 +61,7 @@ def set_command(vm: str, wanted: tuple[tuple[str, str], ...], file: Path, debugf
     """Set NAMEs for VM (its name, or its number in Proxmox), and keep them for its next starts.
 
     `pvsync show` lists what there is; the value `global` follows the host again. All are set, or
-    nothing is. A start applies them if the host has a hook: docs/install.md.
+    nothing is. A start applies them if the host has a hook, see install.md.
     """
     if len(dict(wanted)) < len(wanted):
         raise UsageError("the same name is given twice")

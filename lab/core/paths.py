@@ -9,11 +9,19 @@ from lab.core.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab"
+PAGES = Path("/usr/share/doc/pvsync-tools")
+"""Where the Debian package has the operators' pages."""
 
 
 def is_checkout() -> bool:
     """Whether all of the sources are here, and not an installed part of them."""
     return (ROOT / "pvsync").is_file()
+
+
+def page(name: str) -> str:
+    """Where a reader finds a page of docs/: in a checkout, from the package, or in the sources."""
+    packaged = PAGES / name
+    return str(packaged) if not is_checkout() and packaged.is_file() else f"docs/{name}"
 
 
 KERNEL = ROOT / "kernel" if (ROOT / "kernel" / "overlay").is_dir() else LAB / "kernel"

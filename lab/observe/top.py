@@ -17,6 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from lab.core import paths
 from lab.core.cells import Preemptions
 from lab.core.errors import LabError
 from lab.observe import preemptions
@@ -48,7 +49,8 @@ REASONS = ("avoided: of the preemptions in critical sections, those put off unti
            " granted: put off; us/grant: for how long. yields: CPU given to another vCPU."
            " unmarked: of the vCPUs that lost or gave it, those that their guest takes for running"
            " and waits for. How long a woken waiter of a lock took to run only the guest knows:"
-           " park_wakeup* in its pvsync/counters. What can be done: docs/operators.md.")
+           " park_wakeup* in its pvsync/counters. What can be done:"
+           f" {paths.page('operators.md')}.")
 
 
 @dataclass(frozen=True)

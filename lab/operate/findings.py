@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lab.core import paths
 from lab.core.words import many
 from lab.observe import vms
 from lab.operate.figures import HostFigures, VmFigures
@@ -226,7 +227,7 @@ def _sections(vm: VmFigures) -> Iterator[Finding]:
             "loans", vm.name, "borrowed time expires more often than it avoids a preemption",
             f"{many(vm.loans[1], 'loan')} expired, {vm.loans[0]} avoided one", None, NO_NEED,
             "lend this VM no time: pvsync set VM extend=off",
-            "expired more than avoided (docs/operators.md)")
+            f"expired more than avoided ({paths.page('operators.md')})")
 
 
 def _wrong(facts: Facts, host: HostFigures, vm: VmFigures) -> Iterator[Finding]:

@@ -11,17 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from lab.build import package
+from lab.build import package, pages
 from lab.cli import commands
 from lab.core import paths
 from lab.operate.host_parameters import Record
 from tests import recorded
+from tests.lab.test_docs import anchors
 from tests.lab.test_doctor import Fake
 
 TOOLS = {
     "usr/bin/pvsync", "usr/share/pvsync/libvirt-hook", "usr/share/pvsync/proxmox-hookscript",
-    "usr/share/doc/pvsync-tools/copyright", "usr/share/doc/pvsync-tools/install.md",
-    "usr/share/doc/pvsync-tools/operators.md", "usr/lib/systemd/system/pvsync-apply.path",
+    "usr/share/doc/pvsync-tools/copyright",
+    *(f"usr/share/doc/pvsync-tools/{page}" for page in pages.PAGES),
+    "usr/lib/systemd/system/pvsync-apply.path",
     "usr/lib/systemd/system/pvsync-apply.service", "usr/lib/systemd/system/pvsync-export.service",
     "usr/lib/systemd/system/pvsync-export.timer", "usr/lib/systemd/system/pvsync-host.service",
     "usr/share/pvsync/held-up.bt", "usr/share/pvsync/yielded-to.bt",
@@ -60,6 +62,25 @@ def test_its_files(made: Path, root: Path) -> None:
     assert script.stat().st_mode & 0o111 == 0o111
     for unit in (root / "usr/lib/systemd/system").iterdir():
         assert "/usr/local" not in unit.read_text()
+
+
+def test_each_link_of_its_pages_leads_somewhere(root: Path) -> None:
+    """To another page, or to a head; what the package does not have is named by its path."""
+    folder = root / "usr/share/doc/pvsync-tools"
+    named, followed = set(), 0
+    for page in folder.glob("*.md"):
+        text = page.read_text()
+        assert text.count(pages.NOTE[:20]) == 1 and "\n![" not in text
+        assert not {*re.findall(r"\./pvsync ([a-z]+)", text)} & commands.OPERATORS
+        for link in re.findall(r"\]\(([^)]+)\)", text):
+            target, _, anchor = link.partition("#")
+            there = folder / (target or page.name)
+            assert there.parent == folder and there.is_file(), f"{page.name}: {link}"
+            assert not anchor or anchor in anchors(there.read_text()), f"{page.name}: {link}"
+            followed += 1
+        named |= set(re.findall(r"(?:docs|kernel)/[\w/.-]+\.(?:md|rst|config)", text))
+    assert followed > 20 and len(named) > 20
+    assert all((paths.ROOT / path).is_file() for path in named), named
 
 
 def test_the_same_sources_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
