@@ -32,12 +32,11 @@ from lab.machine.machine import HostSpec
 from lab.plan import config
 from lab.run import runner
 from lab.run.session import Session
+from tests.kernel import host_log
 
 HERE = Path(__file__).parent
 LIMIT = "180"
 """Seconds for a command that has no other limit; those of the short tests take 5 to 30."""
-MOST_LINES = 10
-"""Of pvsync in the log of a host, whatever its guests do; the lab's own messages included."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,7 @@ class Result:
     def check_log(self) -> None:
         """The lab sees to splats; here, that pvsync has not filled the host's log."""
         for log in self.host_logs():
-            lines = [line for line in log.splitlines() if "pvsync:" in line]
-            assert len(lines) <= MOST_LINES, "\n".join(lines)
+            host_log.check(log)
 
 
 def meminfo(text: str, *names: str) -> int:

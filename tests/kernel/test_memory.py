@@ -7,7 +7,6 @@ once and at random. vm-shootdown-check is one vCPU that takes a page away from a
 the midst of its write to it.
 """
 
-import re
 from contextlib import ExitStack
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from lab.machine.control import Control
 from lab.run.parameters import parameter_file
 from lab.run.session import Session
+from tests.kernel import host_log
 from tests.kernel.conftest import Host, borrowed, meminfo, written
 from tests.kernel.monitors import check_awaited, check_each_way, storm_counts
 from tests.kernel.test_debug import VARIANTS
@@ -26,9 +26,6 @@ POLICIES = {"extend": "ecs", "candidate": "ecs", "yield": "strong"}
 """With these the host reads and writes the records most often."""
 MEMORY = "/proc/meminfo"
 PAGE = 4096
-BURST, BURST_S = 20, 5.0
-"""Most lines in so many seconds of the host: 10 of each of two intervals of DEFAULT_RATELIMIT."""
-LINE = re.compile(r"(?m)^\[ *(\d+\.\d+)\] .*pvsync:")
 LONGEST = 3600
 """Seconds that the second one takes for a length."""
 
@@ -62,22 +59,11 @@ def check_host(session: Session, seconds: int) -> None:
         check_storm(control, seconds, seed=1)
 
 
-def check_log(log: str) -> None:
-    """The host's log is not filled, by the bounds of pr_warn_ratelimited().
-
-    A storm takes longer on a loaded machine, and has more lines then.
-    """
-    times = [float(one) for one in LINE.findall(log)]
-    assert log.count("pvsync:") == len(times), log
-    later = times[BURST:]
-    assert all(last - first > BURST_S for first, last in zip(times, later, strict=False)), log
-
-
 def test_memory_goes_away(common: Session) -> None:
     with borrowed(common) as shared:
         check_shootdown(common)
         check_host(common, 10)
-        check_log(shared.console())
+        host_log.check(shared.console())
 
 
 @pytest.mark.soak
@@ -87,4 +73,4 @@ def test_memory_goes_away_for_long(host: Host, variant: str, length: int) -> Non
         check_shootdown(session)
         check_host(session, min(length, LONGEST))
         assert session.machine.trouble() == ""
-        check_log(session.machine.console_text().decode(errors="replace"))
+        host_log.check(session.machine.console_text().decode(errors="replace"))
