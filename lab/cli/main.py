@@ -91,7 +91,7 @@ def _of_system(error: OSError) -> str:
 
 def _explained(error: click.ClickException) -> str:
     """What click says; where that is only what is wrong, also where to look."""
-    said = error.format_message()
+    said = " ".join(error.format_message().split())
     chosen = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
     if chosen or not isinstance(error, click.UsageError) or error.ctx is None:
         return said

@@ -36,7 +36,7 @@ def package(out: Path, flavour: str | None, fragments: tuple[Path, ...], lsmod: 
     from lab.build import package as packaging
 
     if not out.is_dir():
-        raise UsageError(f"there is no folder {out}")
+        raise UsageError(f"there is no folder {out}: make it, or name another one with --out")
     if flavour is None:
         if fragments or lsmod or sign or tree:
             raise UsageError("--config, --lsmod, --sign and --tree are of --kernel FLAVOUR")

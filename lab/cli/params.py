@@ -42,7 +42,7 @@ class Setting(click.ParamType[tuple[str, str]]):
             return value
         name, sign, rest = str(value).partition("=")
         if not sign or not name:
-            self.fail(f"'{value}' is not NAME=VALUE", param, ctx)
+            self.fail(f"'{value}' is not NAME=VALUE, such as mark=exit", param, ctx)
         return name, rest
 
 

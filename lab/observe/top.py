@@ -19,8 +19,7 @@ from rich.text import Text
 
 from lab.core import paths
 from lab.core.cells import Preemptions
-from lab.core.errors import LabError
-from lab.observe import preemptions
+from lab.observe import preemptions, vms
 from lab.observe.counters import each_grown, grown, ratio
 from lab.observe.vms import Reading, read
 
@@ -206,7 +205,7 @@ def looks(debugfs: Path, proc: Path, interval: float,
     none."""
     first, began = read(debugfs, proc), time.monotonic()
     if not first:
-        raise LabError("no virtual machine runs under KVM on this machine")
+        raise vms.none_runs()
     return _looks(debugfs, proc, first, began, lambda: sleep(interval))
 
 

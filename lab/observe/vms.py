@@ -161,6 +161,12 @@ def denied(what: object) -> LabError:
     return LabError(f"{what} cannot be read: run pvsync as root")
 
 
+def none_runs() -> LabError:
+    """Of a machine with KVM and no VM."""
+    return LabError("no virtual machine runs under KVM on this machine: start one, or run pvsync on"
+                    " the host of yours")
+
+
 def _no_kvm(debugfs: Path) -> LabError:
     """Why there is no folder of KVM."""
     try:
@@ -170,7 +176,8 @@ def _no_kvm(debugfs: Path) -> LabError:
     except OSError:
         return UsageError(f"there is no folder {debugfs}: give that of debugfs with --debugfs")
     if mounted:
-        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine")
+        return LabError(f"there is no folder {debugfs / 'kvm'}: KVM is not loaded on this machine;"
+                        " run pvsync on the host of the virtual machines")
     return LabError(f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`")
 
 

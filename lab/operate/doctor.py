@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
 from lab.core import csv_line
-from lab.core.errors import LabError
 from lab.core.words import many
+from lab.observe import vms
 from lab.operate import agents, figures, findings, sample, sched_events
 from lab.operate.agents import Answer
 from lab.operate.costop import Costop
@@ -61,7 +61,7 @@ def looks(host: Host, interval: float, sleep: Callable[[float], None] = time.sle
     """
     before = sample.read(host)
     if not before.vms:
-        raise LabError("no virtual machine runs under KVM on this machine")
+        raise vms.none_runs()
     told = _ask(before) if steal else {}
     while True:
         traced = None if trace_s is None else sched_events.collect(host, trace_s)

@@ -164,9 +164,12 @@ def test_errors_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     debugfs.mkdir()
     assert said(debugfs) == f"debugfs is not mounted: run `mount -t debugfs debugfs {debugfs}`"
     (debugfs / "tracing").mkdir()
-    assert said(debugfs).endswith("KVM is not loaded on this machine")
+    assert said(debugfs).endswith(
+        "KVM is not loaded on this machine; run pvsync on the host of the virtual machines")
     (debugfs / "kvm").mkdir()
-    assert said(debugfs) == "no virtual machine runs under KVM on this machine"
+    assert said(debugfs) == (
+        "no virtual machine runs under KVM on this machine: start one, or run pvsync on the host of"
+        " yours")
 
     def denied(self: Path) -> Iterator[Path]:
         raise PermissionError(13, "Permission denied", str(self))
@@ -346,8 +349,7 @@ def test_once(host: Host, monkeypatch: pytest.MonkeyPatch,
     assert "web" in out and top.STOCK in " ".join(out.split()) and err == ""
     monkeypatch.setattr(sys, "argv", ["pvsync", "top", *arguments[:-1], "/none"])
     assert cli._guarded() == 1
-    assert capsys.readouterr().err == (
-        "pvsync: no virtual machine runs under KVM on this machine.\n")
+    assert capsys.readouterr().err == f"pvsync: {vms.none_runs()}.\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
