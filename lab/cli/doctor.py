@@ -37,15 +37,15 @@ def doctor(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path 
     """
     told.check(as_json, as_csv, file)
     host = Host(where["debugfs"], where["proc"], where["sysfs"])
-    with vms.counting(host.debugfs), told.to(file) as out, contextlib.suppress(KeyboardInterrupt):
-        if (as_csv or file) and told.is_new(file, out):
-            told.put(out, looking.head(trace_s is not None, steal))
+    head = looking.head(trace_s is not None, steal) if as_csv or file else ""
+    with vms.counting(host.debugfs), told.to(file, head) as put, \
+            contextlib.suppress(KeyboardInterrupt):
         for look in looking.looks(host, interval, trace_s=trace_s, steal=steal):
             if as_json:
-                told.put(out, looking.as_json(look) + "\n")
+                put(looking.as_json(look) + "\n")
             elif as_csv or file:
-                told.put(out, looking.rows(look, time.time()))
+                put(looking.rows(look, time.time()))
             else:
-                told.put(out, ("" if once else "\n") + looking.text(look))
+                put(("" if once else "\n") + looking.text(look))
             if once:
                 return

@@ -27,19 +27,19 @@ def top(interval: float, once: bool, as_json: bool, as_csv: bool, file: Path | N
     from lab.observe import top_told, vms
 
     told.check(as_json, as_csv, file)
-    with vms.counting(debugfs), told.to(file) as out:
+    table = not (as_json or as_csv or file)
+    head = "" if table or as_json else top_told.head()
+    with vms.counting(debugfs), told.to(file, head) as put:
         looked = viewer.looks(debugfs, proc, interval)
-        if not (as_json or as_csv or file):
+        if table:
             console = Console(highlight=False)
             if not console.is_terminal:
                 console.width = LIST_WIDTH
             viewer.run(viewer.views(looked), console, once)
             return
-        if not as_json and told.is_new(file, out):
-            told.put(out, top_told.head())
         with contextlib.suppress(KeyboardInterrupt):
             for found, seconds in looked:
-                told.put(out, top_told.as_json(found, seconds) + "\n" if as_json
-                         else top_told.as_csv(found, time.time()))
+                put(top_told.as_json(found, seconds) + "\n" if as_json
+                    else top_told.as_csv(found, time.time()))
                 if once:
                     return

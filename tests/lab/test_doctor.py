@@ -349,7 +349,8 @@ def test_a_disk_that_is_full(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert run(fake, monkeypatch, "--once", "-s", "0.1", "-L", str(log)) == 1
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert capsys.readouterr().err == f"pvsync: {log} cannot be written (File too large).\n"
+    assert capsys.readouterr().err == (
+        f"pvsync: {log} cannot be written (File too large): give -L the name of another file.\n")
 
 
 @pytest.mark.parametrize("reader", [False, True])

@@ -2,9 +2,12 @@
 """`pvsync top` for programs: CSV, JSON, and a file that grows."""
 
 import csv
+import errno
 import io
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,13 +34,15 @@ def told(host: Host, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     return status, out, err
 
 
-def grows(host: Host, patch: pytest.MonkeyPatch) -> None:
+def grows(host: Host, patch: pytest.MonkeyPatch,
+          between: Callable[[int], None] = lambda look: None) -> None:
     """In each look the VM loses its CPU 8 times with a lock, 2 times without, and waits for half
-    of its time."""
+    of its time. `between` is called before each, with its number."""
     looks = [0]
 
     def sleep(_: float) -> None:
         looks[0] += 1
+        between(looks[0])
         host.vm(100, looks[0], name="web", counters=test_top.ZEROS | {
             "preempt_lock": 8 * looks[0], "preempt_user": 2 * looks[0]})
     host.vm(100, 0, name="web", counters=test_top.ZEROS)
@@ -85,3 +90,59 @@ def test_a_file_grows_and_has_one_head(host: Host, tmp_path: Path,
     assert (status, out) == (1, "") and err.startswith("pvsync: /dev/full cannot be written")
     status, out, err = told(host, monkeypatch, capsys, "--once", "-L", str(log), "--json")
     assert (status, out) == (2, "") and "not both" in err
+
+
+def ends(look: int) -> None:
+    """Ctrl-C in the fifth look."""
+    if look == 5:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "emptied", "left"])
+def test_a_file_that_goes_is_begun_anew(host: Host, tmp_path: Path, how: str,
+                                        monkeypatch: pytest.MonkeyPatch,
+                                        capsys: pytest.CaptureFixture[str]) -> None:
+    """As logrotate does it; the lines of the looks before stay where they were moved to."""
+    log, old = tmp_path / "top.csv", tmp_path / "top.csv.1"
+
+    def between(look: int) -> None:
+        if look == 3:  # so two are in it
+            if how == "moved":
+                log.rename(old)
+            elif how == "removed":
+                log.unlink()
+            elif how == "emptied":
+                log.write_text("")
+        ends(look)
+    grows(host, monkeypatch, between)
+    assert told(host, monkeypatch, capsys, "-L", str(log)) == (0, "", "")
+    files = [file.read_text().splitlines() for file in (log, old) if file.exists()]
+    lines = {"moved": [3, 3], "left": [5]}.get(how, [3])
+    assert [len(one) for one in files] == lines
+    for one in files:
+        assert [line.split(",")[1] for line in one] == ["vm"] + ["web"] * (len(one) - 1)
+
+
+def test_a_disk_that_is_full_later(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                   capsys: pytest.CaptureFixture[str]) -> None:
+    """One error; the file has whole lines only, and goes on when there is room."""
+    log, left = tmp_path / "top.csv", [300]
+    write = os.write
+
+    def disk(file: int, data: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = write(file, data[:left[0]])
+        left[0] -= done
+        return done
+    grows(host, monkeypatch, ends)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", disk)
+        assert told(host, patch, capsys, "-L", str(log)) == (
+            1, "", f"pvsync: {log} cannot be written (No space left on device): make room there,"
+            " or give -L the name of another file.\n")
+    before = log.read_text()
+    assert left == [0] and before.endswith("\n") and len(before) < 300
+    assert told(host, monkeypatch, capsys, "--once", "-L", str(log))[0] == 0
+    after = log.read_text()
+    assert after.startswith(before) and after.count("\n") == before.count("\n") + 1
