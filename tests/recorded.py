@@ -11,15 +11,25 @@ from pathlib import Path
 
 from lab.core import paths
 
+SESSIONS = paths.ROOT / "docs/sessions.md"
+"""Of sessions on made-up files; but TOP_FILE is one on a host of the lab."""
+TOP_FILE = "To a file: `top -L`"
 DEBIAN = paths.ROOT / "docs/sessions-debian.md"
 """Of sessions on a whole Debian."""
+BLOCK = re.compile(r"(?ms)^## ([^\n]*)\n(?:(?!^## ).)*?^```\n(.*?)^```$")
 COMMAND = re.compile(r"(?m)^# ")
 STEADY = ((re.compile(r"\d+ files and directories"), "N files and directories"),
-          (re.compile(r"\d+\.\d+\.\d+\+deb(\d+)"), r"VERSION+deb\1"))
+          (re.compile(r"\d+\.\d+\.\d+\+deb(\d+)"), r"VERSION+deb\1"),
+          (re.compile(r"Python 3\.\d+\.\d+"), "Python 3.N"))
 """What any update of Debian changes, and what stands for it."""
 
 FIGURE = re.compile(r"(?<![\w.])-?\d[\d.]*(?:e-?\d+)?k?|(?<=\s)-(?=\s)")
 """What another run changes: a number, or that there is none."""
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Title and session of each part of a page that has one."""
+    return BLOCK.findall(page.read_text())
 
 
 def said(session: str) -> Iterator[tuple[str, str]]:
@@ -33,9 +43,9 @@ def said(session: str) -> Iterator[tuple[str, str]]:
 
 def _block(page: str, title: str) -> tuple[int, int]:
     """Where the session below a title is in a page."""
-    at = page.index(f"\n## {title}\n")
-    begin = page.index("```\n", at) + 4
-    return begin, page.index("```\n", begin)
+    found = next((one for one in BLOCK.finditer(page) if one[1] == title), None)
+    assert found is not None, f"there is no session {title!r}"
+    return found.span(2)
 
 
 def loosely(text: str) -> list[str]:

@@ -18,19 +18,15 @@ import pytest
 
 from lab.cli import main as cli
 from lab.cli import top as cli_top
-from lab.core import paths
 from lab.observe import top
 from lab.observe.vms import Vm
 from lab.operate import doctor, settings, trial
 from lab.operate.settings import LOCKDOWN, PARAMETERS, Host
+from tests import recorded
 from tests.lab import test_settings, test_top, test_trial
 
 Fake = test_settings.Fake
 fake = test_settings.fake
-PAGE = paths.ROOT / "docs/sessions.md"
-SESSION = re.compile(r"(?ms)^## ([^\n]*)\n(?:(?!^## ).)*?^```\n(.*?)^```$")
-
-
 WINDOWS = re.compile(r"(?m)(^web: window 1 of .*\n)(?:web: window .*\n)*(web: window .*\n)")
 NEW_YEAR = 1767225600
 """Of 2026, seconds since 1970: when the clock of the slow host starts."""
@@ -174,7 +170,6 @@ def typed(made: Fake | Slow, root: Path, line: str, patch: pytest.MonkeyPatch,
 
 def test_the_sessions_are_so(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                              capsys: pytest.CaptureFixture[str]) -> None:
-    page = PAGE.read_text()
     parameters = fake.host.sys / PARAMETERS
     parameters.mkdir(parents=True)
     (tmp_path / "etc/pvsync").mkdir(parents=True)
@@ -182,26 +177,19 @@ def test_the_sessions_are_so(fake: Fake, tmp_path: Path, monkeypatch: pytest.Mon
     (parameters / "mark").write_text("kvm\n")
     fake.vm(10, "-name", "web")
     fake.vm(20, "-id", "100", "-name", "db")
-    sessions = SESSION.findall(page)
-    assert {title for title, _ in sessions} >= set(SLOW)
-    assert len(sessions) >= 7 and {title for title, _ in sessions} >= SCENES.keys()
-    for title, block in sorted(sessions, key=lambda one: list(SCENES).index(one[0]) + 1
-                               if one[0] in SCENES else 0):
-        again = ""
+    sessions = {title: session for title, session in recorded.blocks(recorded.SESSIONS)
+                if title != recorded.TOP_FILE}
+    assert len(sessions) >= 7 and sessions.keys() >= {*SLOW, *SCENES}
+    for title in sorted(sessions, key=lambda one: list(SCENES).index(one) + 1
+                        if one in SCENES else 0):
         with monkeypatch.context() as patch:
             if title in SCENES:
                 SCENES[title](fake, patch)
             made = slow(tmp_path / title, patch) if title in SLOW else fake
-            for line in re.findall(r"(?m)^# pvsync .*$", block):
-                again += f"{line}\n{typed(made, tmp_path, line[2:], patch, capsys)}"
+            session = [(line, typed(made, tmp_path, line, patch, capsys))
+                       for line, _ in recorded.said(sessions[title])]
         if title == "No pvsync in the kernel":
             for vm in (fake.host.debugfs / "kvm").iterdir():
                 (vm / "away").rename(vm / "pvsync")
             (fake.host.sys / "away").rename(parameters)
-        if "PVSYNC_RECORD" in os.environ:
-            before, head, rest = page.partition(f"## {title}\n")
-            page = before + head + rest.replace(f"```\n{block}```", f"```\n{again}```", 1)
-        else:
-            assert again == block, title
-    if "PVSYNC_RECORD" in os.environ:
-        PAGE.write_text(page)
+        recorded.compare(recorded.SESSIONS, title, session)
