@@ -228,9 +228,9 @@ def test_the_page_takes_all_back_before_the_tools_go() -> None:
     """In the order in which it is typed: without the tools nothing can be taken back."""
     page = (paths.ROOT / "docs/install.md").read_text()
     parts = re.findall(r"(?m)Back:\n\n((?:    .*\n)+)", page)
-    assert len(parts) == 2
+    assert len(parts) == 3
     for part in parts:
-        gone = re.search(r"rm -r|apt purge", part)
+        gone = re.search(r"rm -r|apt purge|pipx uninstall", part)
         assert gone and "pvsync reset --all; pvsync reset --host" in part[:gone.start()]
     assert "systemctl disable --now" in parts[1].partition("pvsync reset")[0]
     folder, first = page.index("mkdir -p /etc/pvsync"), page.index("`pvsync apply --host` sets")
