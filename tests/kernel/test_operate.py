@@ -54,7 +54,8 @@ def check_figures(look: dict[str, Any]) -> None:
 def check_traced(said: dict[str, Any]) -> None:
     """Co-stop from the scheduler's events agrees with its account, and with who shared a CPU.
 
-    The tracer itself runs on either CPU, and takes time from both VMs.
+    The tracer itself runs on either CPU, and takes time from both VMs. The account is longer than
+    the trace by what comes before and after it: 0.2 to 0.9 s.
     """
     assert said["left"] == []
     for arrangement in ("own CPU each", "one CPU"):
@@ -64,8 +65,8 @@ def check_traced(said: dict[str, Any]) -> None:
             for vcpu, (ran_ns, waited_ns) in zip(traced["vcpus"], vm["account"], strict=True):
                 known_ns = vcpu["ran_ns"] + vcpu["waited_ns"]
                 assert known_ns == pytest.approx(traced["known_ns"], rel=0.02), vm
-                assert vcpu["ran_ns"] / known_ns == pytest.approx(
-                    ran_ns / (ran_ns + waited_ns), abs=0.03), vm
+                assert ran_ns >= vcpu["ran_ns"] - 0.02 * known_ns, vm
+                assert waited_ns >= vcpu["waited_ns"] - 0.02 * known_ns, vm
     for vm in (said["one CPU"][name] for name in ("one", "two")):  # never run at once
         one, two = vm["traced"]["vcpus"]
         assert one["ran_beside_ns"] == pytest.approx(one["ran_ns"], rel=0.02), vm
