@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""kernel/rfc: patch mails for Linux without anything of pvsync, each folder by itself.
+"""kernel/rfc: patch mails for Linux without anything of pvsync.
 
 A folder has a cover letter, 0000-*.patch, and the patches from 0001 on, as `git
 format-patch` writes them. They may add files. Mails are numbered by their subjects, such as
-[RFC PATCH 1/3], and the cover letter lists the patches' titles.
+[RFC PATCH 1/3], and the cover letter lists the patches' titles. It also names the patches of
+other folders that come first, if there are any; see prerequisites.py.
 """
 
 import email
@@ -52,25 +53,29 @@ def folder(name: str) -> Path:
 def check(base: Path, folder: Path) -> Result:
     """Apply one folder to a bare tree without offsets, and have the tree's checkpatch read it.
 
-    Only the files that the patches touch are copied. A strict checkpatch, but for
-    sign-offs, which whoever sends the mails adds.
+    What it stands on is applied before, and read with its own folder. Only the files that the
+    patches touch are copied. A strict checkpatch, but for sign-offs, which whoever sends the mails
+    adds.
     """
-    _, patches = _mails(folder)
+    _, own = _mails(folder)
     problems = form(folder)
     with Scratch() as scratch:
+        patches = series.patches(folder)
         for name in sorted({name for path in patches for name in _touched(path)}):
             if (base / name).is_file():
                 (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(base / name, scratch / name)
         for path in patches:
-            where = f"{folder.name}/{path.name}"
+            where = f"{path.parent.name}/{path.name}"
             status, said = series.run_patch(path, scratch, fuzz=0)
             if status:
                 problems.append(f"{where} does not apply to {base}: {said.strip()}")
                 break
+            if path not in own:
+                continue
             problems += [f"{where}: {offset}" for offset in series.parse_offsets(path.name, said)]
             problems += [f"{where}: {line}" for line in _style(base, path)]
-    return Result(folder.name, len(patches), tuple(problems))
+    return Result(folder.name, len(own), tuple(problems))
 
 
 def form(folder: Path) -> list[str]:
@@ -93,7 +98,7 @@ def form(folder: Path) -> list[str]:
 
 def _mails(folder: Path) -> tuple[list[Path], list[Path]]:
     """Cover letters and patches of a folder, in order."""
-    patches = series.patches(folder)
+    patches = series.own_patches(folder)
     return [path for path in series.patch_files(folder) if path not in patches], patches
 
 

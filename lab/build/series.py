@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.build import base as bases
-from lab.build import documents
+from lab.build import documents, prerequisites
 from lab.build.base import Budget
 from lab.core import content, paths, tools
 from lab.core.errors import LabError, UsageError
@@ -23,8 +23,6 @@ from lab.core.scratch import Scratch
 OVERLAY = paths.KERNEL / "overlay"
 SERIES = paths.KERNEL / "series"
 PATCH_NAME = re.compile(r"\d{4}-[A-Za-z0-9._-]+\.patch")
-COVER = "0000-"
-"""How the cover letter of a folder of kernel/rfc begins."""
 PATCHING = re.compile(r"(?:patching|checking) file '?(.+?)'?(?: \(.*\))?(?: using .*)?$")
 """Of what `patch` says."""
 NO_FILE = "/dev/null"
@@ -138,8 +136,14 @@ def patch_files(series: Path = SERIES) -> list[Path]:
 
 
 def patches(folder: Path) -> list[Path]:
+    """What is applied: those that a folder of kernel/rfc stands on, and its own."""
+    return [*prerequisites.of(folder), *own_patches(folder)]
+
+
+def own_patches(folder: Path) -> list[Path]:
     """`patch_files` without the cover letter that a folder of kernel/rfc has."""
-    return [path for path in patch_files(folder) if not path.name.startswith(COVER)]
+    return [path for path in patch_files(folder)
+            if not path.name.startswith(prerequisites.COVER)]
 
 
 def parse_patch(path: Path, adds: bool = False) -> Patch:

@@ -7,6 +7,7 @@ They need kernels that no other test does, so they are for --soak.
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,16 +58,17 @@ class Proposal:
     folder: str
     selftest: str
     """That the folder adds."""
-    preempt: str
-    """How preemptible the host's kernel is: with `full`, the first selftest skips."""
+    preempt: tuple[str, ...]
+    """How preemptible the host's kernel is, one after the other: with `full`, the first selftest
+    skips."""
     qemu: tuple[str, ...] = ()
     """More for the command line of the host's QEMU."""
 
 
 PROPOSALS = {
-    "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test", "voluntary",
-                       NRIPS),
-    "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", "full"),
+    "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test",
+                       ("voluntary",), NRIPS),
+    "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", ("full",)),
 }
 """Of each variant."""
 BUILT_BY = {
@@ -100,10 +102,11 @@ def test_selftest(proposal: str, host: str, how: str, tmp_path: Path) -> None:
     with suite(host, tmp_path, (tried.selftest,), backend="vt", proposal=tried.folder,
                qemu=tried.qemu) as (machine, programs):
         assert programs == [tried.selftest]
-        machine.control.write_file(PREEMPT, tried.preempt)
-        (found,) = suites.run(machine.control, programs, LIMIT_S)
-    print(found.said)
-    assert found.how == how, found
+        for preempt in tried.preempt:
+            machine.control.write_file(PREEMPT, preempt)
+            (found,) = suites.run(machine.control, programs, LIMIT_S)
+            print(preempt, found.said)
+            assert found.how == how, found
 
 
 def objects_of(folder: Path) -> tuple[str, ...]:
@@ -128,8 +131,11 @@ def test_each_patch_compiles(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(rfc, "folder", lambda _: part)
     wanted = objects_of(whole)
     assert len(wanted) > 1
-    for patch in series.patches(whole):
-        shutil.copy(patch, part)
+    own = series.own_patches(whole)
+    for number, patch in enumerate(series.patches(whole), 1):
+        shutil.copy(patch, part / f"{number:04}-{patch.name}")
+        if patch not in own:
+            continue  # It is compiled with its own folder.
         objects = kernel.objects(variant.name, wanted)
         print(f"{name}: {patch.name}: {len(wanted)} objects", flush=True)
     # What does not compile is left for a look.
@@ -139,26 +145,27 @@ def test_each_patch_compiles(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         objects.with_name(file).unlink()
 
 
-def statistics(control: Control) -> dict[str, int]:
+def statistics(control: Control, names: Sequence[str]) -> dict[str, int]:
     """Of all vCPUs of all guests, added up."""
-    texts = {name: control.run("sh", "-c", f"cat {KVM}/{name}") for name in STATISTICS}
+    texts = {name: control.run("sh", "-c", f"cat {KVM}/{name}") for name in names}
     assert not any(status for status, _ in texts.values()), texts
     return {name: sum(map(int, text.split())) for name, (_, text) in texts.items()}
 
 
-def seen(session: Session, scheme: str) -> Seen:
+def seen(session: Session, scheme: str, names: Sequence[str] = STATISTICS) -> Seen:
     """Have the guests of this scheme run, and no others."""
     control, (workload,) = session.machine.control, session.experiment.workloads
-    before = statistics(control)
+    before = statistics(control, names)
     control.write_file(TRACE, "")
     control.write_file(EVENT, "1")
-    run = session.run(PlannedRun(0, 0, scheme, workload.name, 1), 0)
+    (vms,) = session.experiment.vms
+    run = session.run(PlannedRun(0, 0, scheme, workload.name, vms), 0)
     control.write_file(EVENT, "0")
-    after = statistics(control)
+    after = statistics(control, names)
     assert run.valid, run.reason
     traced = [(int(vcpu), int(byte), int(kernel))
               for vcpu, byte, kernel in TRACED.findall(control.run("cat", TRACE)[1])]
-    grown = {name: after[name] - before[name] for name in STATISTICS}
+    grown = {name: after[name] - before[name] for name in names}
     print(scheme, *(f"{name}: {value}" for name, value in grown.items()),
           f"bytes: {dict(Counter(byte for _, byte, _ in traced))}",
           *(f"{guest.guest}: {guest.elapsed} s" for guest in run.guests))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Patch mails for the bare base: what applies and is clean passes, all else is named."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from lab.build import kernel, rfc
+from lab.build import kernel, prerequisites, rfc, series
 from lab.core import paths
-from lab.core.errors import UsageError
+from lab.core.errors import LabError, UsageError
 from tests.lab import fake_linux as fake
 
 CHECKPATCH = """\
@@ -37,6 +38,15 @@ pvsync developers (2):
     the hook
   tools: Add a file
 """
+LATER_COVER = """\
+Subject: [RFC PATCH 0/1] A cover letter
+
+pvsync developers (1):
+  locking: Call another hook
+
+prerequisite-patch-id: {}
+prerequisite-patch-id: {}
+"""
 ROWS = (paths.KERNEL / "README.md").read_text()
 
 
@@ -59,6 +69,20 @@ def mails(tmp_path: Path, tree: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def later(tmp_path: Path, tree: Path, mails: Path) -> Path:
+    """A folder whose patch changes the line that the first patch of `mails` adds."""
+    folder = tmp_path / "rfc/02-later"
+    whole = tmp_path / "whole"
+    kernel.sync_tree(tree, whole, kernel.NOTHING, mails, adds=True)
+    change = fake.make_patch(whole, "kernel/lock.c", "hook();\n", "hook();\nlater();\n")
+    change = change.replace("Call the hook", "Call another hook")
+    fake.add_patch(folder, 1, change.replace("[PATCH]", "[RFC PATCH 1/1]"))
+    ids = [prerequisites.patch_id(path) for path in series.patches(mails)]
+    (folder / "0000-cover-letter.patch").write_text(LATER_COVER.format(*ids))
+    return folder
+
+
 def test_all_is_well(tree: Path, mails: Path) -> None:
     assert rfc.check(tree, mails) == rfc.Result("01-boundary", 2, ())
     assert not (tree / "tools").exists()
@@ -74,6 +98,43 @@ def test_a_tree_has_the_patches_and_their_new_files(
     kernel.sync_tree(tree, work, kernel.NOTHING, kernel.NOTHING)
     assert not (work / "tools/new.c").exists()
     assert "hook();" not in (work / "kernel/lock.c").read_text()
+
+
+def test_a_folder_stands_on_others(tree: Path, mails: Path, later: Path, tmp_path: Path) -> None:
+    """What it needs is applied first, and read with its own folder alone."""
+    bad = mails / "0002-tools-new.patch"
+    bad.write_text(NEW_FILE.replace("int new", "int BAD"))
+    (later / "0000-cover-letter.patch").write_text(
+        LATER_COVER.format(*map(prerequisites.patch_id, series.patches(mails))))
+    assert rfc.check(tree, later) == rfc.Result("02-later", 1, ())
+    kernel.sync_tree(tree, tmp_path / "src", kernel.NOTHING, later, adds=True)
+    assert "hook();\nlater();" in (tmp_path / "src/kernel/lock.c").read_text()
+    before = kernel.sources_hash(kernel.NOTHING, later)
+    other = later.with_name("03-other")
+    later.rename(other)
+    (other / "0000-cover-letter.patch").write_text("Subject: [RFC PATCH 0/1] A cover letter\n")
+    assert kernel.sources_hash(kernel.NOTHING, other) != before
+
+
+def test_what_a_folder_stands_on_is_there(tree: Path, mails: Path, later: Path) -> None:
+    """Another patch has another id, and a cover letter is none of the patches."""
+    (first,) = (path for path in series.patches(mails) if "0001" in path.name)
+    first.write_text(first.read_text().replace("hook();", "other();"))
+    with pytest.raises(UsageError, match=r"02-later stands on a patch .* no folder beside it has"):
+        rfc.check(tree, later)
+    first.write_text("Subject: nothing\n")
+    with pytest.raises(LabError, match="changes nothing"):
+        prerequisites.patch_id(first)
+
+
+def test_a_patch_is_the_same_wherever_its_lines_are(mails: Path) -> None:
+    path, _ = series.patches(mails)
+    before = prerequisites.patch_id(path)
+    moved = re.sub(r"^@@ -(\d+)", lambda found: f"@@ -{int(found[1]) + 7}", path.read_text(),
+                   flags=re.MULTILINE)
+    assert moved != path.read_text()
+    path.write_text(moved)
+    assert prerequisites.patch_id(path) == before
 
 
 def test_a_folder_is_known_by_its_name(
