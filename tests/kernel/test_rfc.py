@@ -69,6 +69,8 @@ PROPOSALS = {
     "rfc-01": Proposal("01-instruction-boundary", "x86_64/steal_time_preempted_test",
                        ("voluntary",), NRIPS),
     "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", ("full",)),
+    "rfc-04": Proposal("04-section-extension", "x86_64/section_extension_test",
+                       ("full", "voluntary", "none")),
 }
 """Of each variant."""
 BUILT_BY = {
@@ -78,7 +80,8 @@ BUILT_BY = {
 """The object that has a file which no object is named after."""
 COMPILED = [name for name, variant in kconfig.variants().items() if variant.rfc]
 VERDICTS = [("rfc-01", "rfc-01", "pass"), ("rfc-01", "stock", "fail"),
-            ("rfc-02", "rfc-02", "pass"), ("rfc-02", "stock", "skip")]
+            ("rfc-02", "rfc-02", "pass"), ("rfc-02", "stock", "skip"),
+            ("rfc-04", "rfc-04", "pass"), ("rfc-04", "lab", "skip")]
 """Whose selftest, in which host, and what comes of it."""
 
 
@@ -97,6 +100,7 @@ def test_selftest(proposal: str, host: str, how: str, tmp_path: Path) -> None:
     """It passes with the patches.
 
     The bare base offers nothing of what the second one looks at, and has all of the first one's.
+    A host with pvsync offers nothing of what the fourth one looks at.
     """
     tried = PROPOSALS[proposal]
     with suite(host, tmp_path, (tried.selftest,), backend="vt", proposal=tried.folder,
