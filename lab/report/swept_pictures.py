@@ -15,8 +15,12 @@ SIZE = (8.5, 4.2)
 """Inches of a plot."""
 ROW = 0.28
 """Inches of a setting."""
-LEFT, RIGHT, BELOW, ABOVE = 2.7, 0.2, 0.6, 0.15
-"""Inches around a panel of the overview. No solver places it: its last digits vary."""
+ACROSS = 5.6
+"""Inches of a panel of the overview."""
+LEFT, RIGHT, BELOW, ABOVE = 1.0, 0.9, 0.6, 0.15
+"""Inches around it, without names. No solver places it: its last digits vary."""
+TICK_LETTER, LEGEND_LETTER = 0.066, 0.09
+"""Inches of a letter of a setting's name, to its left, and of the legend, to its right."""
 Drawn = tuple[str, str, float, Callable[[Axes], None]]
 """Name, caption, inches of height, and what draws it."""
 
@@ -38,16 +42,21 @@ def overview(name: str, found: Swept, rows: Sequence[Ranked]) -> Plot:
         panels.insert(0, ("worth", "", 1.2 + ROW * len(rows), lambda axes: _worths(
             axes, rows, found.baseline)))
     heights = [height for _, _, height, _ in panels]
+    left = max([LEFT, *(LEFT / 4 + TICK_LETTER * len(one.setting) for one in rows)])
+    explained = [*(one.workload for one in found.marginals),
+                 *(_shown(found) if len(found.sweep.vms) > 1 else ())]
+    right = RIGHT + LEGEND_LETTER * max(map(len, explained), default=0)
+    width = left + ACROSS + right
 
     def draw(figure: Figure) -> None:
         figure.set_layout_engine("none")
         places = figure.subfigures(len(panels), squeeze=False, height_ratios=heights)
         for place, (_, _, height, drawn) in zip(places.flat, panels, strict=True):
             drawn(place.subplots(gridspec_kw={
-                "left": LEFT / SIZE[0], "right": 1 - RIGHT / SIZE[0],
+                "left": left / width, "right": 1 - right / width,
                 "bottom": BELOW / height, "top": 1 - ABOVE / height}))
 
-    return drawing.plot(name, "", (SIZE[0], sum(heights)), draw)
+    return drawing.plot(name, "", (width, sum(heights)), draw)
 
 
 def _panels(found: Swept) -> list[Drawn]:
@@ -57,11 +66,17 @@ def _panels(found: Swept) -> list[Drawn]:
     if len(found.sweep.vms) > 1:
         places = dict.fromkeys((one.workload, one.machine, one.vcpus, one.pcpus)
                                for one in found.cells)
-        wanted = dict.fromkeys([*found.named, *(one.setting for one in found.ranking)])
         made += [_curves(place, [one for one in found.cells if place == (
-            one.workload, one.machine, one.vcpus, one.pcpus)], [*wanted],
+            one.workload, one.machine, one.vcpus, one.pcpus)], _shown(found),
             found.sweep.limit.get(place[0], ())) for place in places]
     return made
+
+
+def _shown(found: Swept) -> list[str]:
+    """Settings that have a curve where they were played: so many as can be told apart by eye."""
+    played = {one.setting for one in found.cells}
+    wanted = dict.fromkeys([*found.named, *(one.setting for one in found.ranking)])
+    return [one for one in wanted if one in played][:MOST_CURVES]
 
 
 def _worths(axes: Axes, rows: Sequence[Ranked], baseline: str) -> None:
@@ -112,10 +127,10 @@ def _series(axes: Axes, index: int, label: str, shift: float, of: dict[int, Marg
 
 def _curves(place: tuple[str, str, int, int], found: Sequence[Cell],
             wanted: Sequence[str], limits: Sequence[float]) -> Drawn:
-    """Of so many of the wanted settings as can be told apart by eye."""
+    """Of the wanted settings that were played there."""
     workload, machine, vcpus, pcpus = place
     there = {one.setting for one in found}
-    settings = [one for one in wanted if one in there][:MOST_CURVES]
+    settings = [one for one in wanted if one in there]
 
     def draw(axes: Axes) -> None:
         for index, setting in enumerate(settings):

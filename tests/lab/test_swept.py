@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pytest
+from matplotlib import figure as figures
 
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.machine import provenance
-from lab.report import published, swept, swept_page
+from lab.report import drawing, published, swept, swept_page, swept_pictures
 from lab.report.swept import Swept
 from lab.sweep import collect, grid, keep, page, search
 from lab.sweep.store import Store
@@ -189,6 +191,30 @@ def test_publish_makes_data_page_and_picture(folder: Path, tmp_path: Path) -> No
         assert label in texts
     assert (tmp_path / "out" / swept.FILE).read_text() == (
         folder / "data/sweeps/limits.json").read_text()
+
+
+def test_nothing_is_cut_off_in_the_picture(
+        folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of settings to the left, legends to the right."""
+    def inside(name: str, _caption: str, size: tuple[float, float],
+               draw: Callable[[figures.Figure], None]) -> drawing.Plot:
+        with mpl.rc_context(drawing.STYLE):
+            figure = figures.Figure(figsize=size)
+            draw(figure)
+            drawn = figure.get_tightbbox()
+        assert drawn.x0 >= 0 and drawn.y0 >= 0, drawn
+        assert drawn.x1 <= size[0] and drawn.y1 <= size[1], drawn
+        seen.append(name)
+        return drawing.Plot(name, "", "<svg/>")
+
+    seen: list[str] = []
+    monkeypatch.setattr(drawing, "plot", inside)
+    published.publish(made(tmp_path), "limits", folder)
+    for file in sorted((paths.ROOT / "docs/results/data/sweeps").glob("*.json")):
+        kept = swept.read(file)
+        if not kept.hunted:
+            swept_pictures.overview(file.stem, kept, swept_page.chosen(kept))
+    assert len(seen) >= 3, seen
 
 
 def test_pages_and_pictures_are_held_to_the_data(folder: Path, tmp_path: Path) -> None:
