@@ -46,6 +46,9 @@ def silence(silent: bool) -> None:
 class Stage(Protocol):
     """One piece of work that is under way."""
 
+    def before(self, amount: int) -> None:
+        """So many were done before it began: they tell nothing of how long the rest takes."""
+
     def advance(self, amount: int = 1) -> None:
         """So many units of the stage's total are done."""
 
@@ -75,6 +78,9 @@ class _StageManager(Protocol):
 
 
 class _SilentStage:
+    def before(self, amount: int) -> None:
+        pass
+
     def advance(self, amount: int = 1) -> None:
         pass
 
@@ -109,10 +115,13 @@ class _PlainStage:
 
     def __init__(self, name: str, total: int | None, out: TextIO, clock: Callable[[], float]):
         self._name, self._total, self._out, self._clock = name, total, out, clock
-        self._done = 0
+        self._done = self._before = 0
         self._text = ""
         self._left: Callable[[], float | None] = self._by_speed
         self._began = self._shown = clock()
+
+    def before(self, amount: int) -> None:
+        self._done = self._before = amount
 
     def advance(self, amount: int = 1) -> None:
         self._done += amount
@@ -153,9 +162,10 @@ class _PlainStage:
         return f"{self._done}/{self._total}{about}"
 
     def _by_speed(self) -> float | None:
-        if not self._done or self._total is None:
+        made = self._done - self._before
+        if not made or self._total is None:
             return None
-        return (self._clock() - self._began) / self._done * (self._total - self._done)
+        return (self._clock() - self._began) / made * (self._total - self._done)
 
     def _line(self, text: str) -> None:
         print(f"{self._name}: {text}", file=self._out, flush=True)
@@ -178,6 +188,10 @@ class _RichStage:
     def __init__(self, bars: RichProgress, name: str, total: int | None):
         self._bars, self._name, self._total = bars, name, total
         self._task: TaskID | None = None
+
+    def before(self, amount: int) -> None:
+        if self._task is not None:
+            self._bars.reset(self._task, completed=amount)
 
     def advance(self, amount: int = 1) -> None:
         if self._task is not None:

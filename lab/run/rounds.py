@@ -73,7 +73,7 @@ class Runner:
         """Everything that remains; true when every run of the plan has become valid."""
         groups = [list(group) for _, group in groupby(self.left, key=lambda one: one.boot)]
         with self.progress.stage("runs", total=len(self.planned)) as stage:
-            stage.advance(len(self.planned) - len(self.left))
+            stage.before(len(self.planned) - len(self.left))
             self.tell_left(stage)
             try:
                 if self.snapshot and groups:

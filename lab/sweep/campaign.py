@@ -99,7 +99,7 @@ class Campaign:
             return sum(run.key in self._failed or run.key not in self.store.rows for run in runs)
 
         with self.progress.stage(name, total=len(runs)) as stage:
-            stage.advance(len(runs) - sum(len(unit.runs) for unit in units))
+            stage.before(len(runs) - sum(len(unit.runs) for unit in units))
             job.make(units, stage)
         return collect.chosen(runs, self.store.rows)
 

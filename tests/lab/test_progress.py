@@ -6,8 +6,9 @@ import time
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress as RichProgress
 
-from lab.core.progress import Plain, Silent, shown, silence
+from lab.core.progress import Plain, Silent, _RichStage, shown, silence
 
 
 class Clock:
@@ -33,6 +34,18 @@ def test_plain_lines() -> None:
         "runs: 1/4, about 3 min 18 s left pmt, 3 VMs",
         "runs: done after 1 min 06 s",
     ]
+
+
+def test_what_was_done_before_tells_nothing_of_the_speed() -> None:
+    out, clock = io.StringIO(), Clock()
+    with Plain(out, clock).stage("runs", total=108) as stage:
+        stage.before(54)
+        clock.now = 6.0
+        stage.text("x")
+        clock.now = 12.0
+        stage.advance(2)
+    assert out.getvalue().splitlines()[1:3] == [
+        "runs: 54/108 x", "runs: 56/108, about 5 min 12 s left x"]
 
 
 def test_more_steps_than_expected_have_no_time_left() -> None:
@@ -114,3 +127,11 @@ def test_silent() -> None:
         stage.text("y")
         stage.total(2)
     Silent().say("z")
+
+
+def test_bars_leave_out_what_was_done_before() -> None:
+    bars = RichProgress(disable=True)
+    with _RichStage(bars, "runs", 108) as stage:
+        stage.before(54)
+        (task,) = bars.tasks
+        assert (task.completed, task.speed) == (54, None)
