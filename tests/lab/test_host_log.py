@@ -12,16 +12,19 @@ def log(lines: int, each_s: float) -> str:
                    f" process {number}: refused\r\n" for number in range(lines))
 
 
-@pytest.mark.parametrize(("lines", "each_s", "fine"), [
-    (20, 0, True), (21, 0, False), (200, 0.25, False), (200, 0.2501, True), (1, 0, True)])
-def test_so_many_lines_in_so_many_seconds(lines: int, each_s: float, fine: bool) -> None:
+@pytest.mark.parametrize(("burst", "lines", "each_s", "fine"), [
+    (host_log.MANY, 20, 0, True), (host_log.MANY, 21, 0, False),
+    (host_log.MANY, 200, 0.25, False), (host_log.MANY, 200, 0.2501, True),
+    (host_log.FEW, 10, 0, True), (host_log.FEW, 11, 0, False), (host_log.FEW, 1, 0, True)])
+def test_so_many_lines_in_so_many_seconds(burst: int, lines: int, each_s: float,
+                                         fine: bool) -> None:
     if fine:
-        host_log.check(log(lines, each_s))
+        host_log.check(log(lines, each_s), burst)
     else:
         with pytest.raises(AssertionError):
-            host_log.check(log(lines, each_s))
+            host_log.check(log(lines, each_s), burst)
 
 
 def test_a_line_without_a_time_is_wrong() -> None:
     with pytest.raises(AssertionError):
-        host_log.check("pvsync: what is this\n")
+        host_log.check("pvsync: what is this\n", host_log.FEW)
