@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How many VMs a host carries within the limits of a sweep's file: sentences, and a table."""
 
-import math
 from collections.abc import Iterable
 
 from lab.core import stats
 from lab.core.words import many
+from lab.report import swept
 from lab.report.grids import Grid
 from lab.report.swept import Carried, Interval, Swept
 
@@ -22,15 +22,13 @@ def differs(one: Carried, far: float | None) -> bool:
 
     `far` is `distance` of the placebos.
     """
-    if one.ratio is None or one.strict is None or one.strict[0] <= 1 <= one.strict[1]:
-        return False
-    return far is None or abs(math.log(one.ratio)) > math.log(far)
+    return one.ratio is not None and swept.is_apart(one.ratio, one.strict, far)
 
 
 def distance(found: Swept, own: Iterable[Carried]) -> float | None:
     """The farthest placebo from the first scheme, as a factor above 1; None if unknown."""
-    return max((max(one.ratio, 1 / one.ratio) for one in own
-                if one.setting in found.placebos and one.ratio is not None), default=None)
+    return swept.farthest(one.ratio for one in own
+                          if one.setting in found.placebos and one.ratio is not None)
 
 
 def _limits(found: Swept) -> list[list[Carried]]:
@@ -46,7 +44,7 @@ def _said(found: Swept, own: list[Carried]) -> str:
     base = next((one for one in own if one.setting == found.baseline), None)
     head = own[0]
     where = (f"Until {head.workload} passes {head.limit:g} {head.unit}, {many(head.pcpus, 'CPU')}"
-             f" carry")
+             " carry")
     if base is None:
         return f"{where} a number of VMs that is not known of {found.baseline}."
     told = f"{where} {_vms(found, base)} with {found.baseline}"

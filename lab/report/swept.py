@@ -102,7 +102,7 @@ class Carried:
     """Of the limit and the figure."""
     setting: str
     vms: float | None
-    """Mean of the seeds; None where one of them gives no number, as the next two count."""
+    """Mean of the seeds; None where one lacks a run, or gives no number, as the next two count."""
     interval: Interval
     """Of that mean."""
     beyond: int
@@ -221,15 +221,24 @@ class Swept:
 
 def distance(ranked: Iterable[Ranked], placebos: Sequence[str]) -> float | None:
     """How far the farthest placebo is from its baseline, as a factor above 1; None without one."""
-    far = [max(one.worth, 1 / one.worth) for one in ranked if one.setting in placebos and one.runs]
-    return max(far, default=None)
+    return farthest(one.worth for one in ranked if one.setting in placebos and one.runs)
+
+
+def farthest(ratios: Iterable[float]) -> float | None:
+    """The ratio that is farthest from 1, as a factor above 1; None of none."""
+    return max((max(one, 1 / one) for one in ratios), default=None)
 
 
 def differs(one: Ranked, far: float | None) -> bool:
     """Whether a setting is shown to differ from what it is compared with."""
-    if one.missing or not one.strict or one.strict[0] <= 1 <= one.strict[1]:
+    return not one.missing and is_apart(one.worth, one.strict, far)
+
+
+def is_apart(ratio: float, strict: Interval, far: float | None) -> bool:
+    """Whether a ratio's interval leaves 1 out, and no placebo is as far from 1 as `far`."""
+    if not strict or strict[0] <= 1 <= strict[1]:
         return False
-    return far is None or abs(math.log(one.worth)) > math.log(far)
+    return far is None or abs(math.log(ratio)) > math.log(far)
 
 
 def read(file: Path) -> Swept:

@@ -74,11 +74,11 @@ def interval(pairs: Mapping[Pair, float], among: int = 1) -> Interval:
 
     So many intervals are to hold `among` each other.
     """
-    return _interval([(pair[-1], value) for pair, value in pairs.items()], among)
+    return over_seeds([(pair[-1], value) for pair, value in pairs.items()], among)
 
 
-def _interval(found: Sequence[tuple[int, float]], among: int = 1) -> Interval:
-    """The same of seeds and ratios."""
+def over_seeds(found: Sequence[tuple[int, float]], among: int = 1) -> Interval:
+    """`interval` of seeds and ratios."""
     logs: dict[int, list[float]] = defaultdict(list)
     for seed, value in found:
         logs[seed].append(math.log(value))
@@ -111,7 +111,7 @@ def values(rows: Sequence[Row], baseline: str) -> list[Valued]:
     found: dict[tuple[str, str], list[tuple[int, float]]] = defaultdict(list)
     for name, value, pair, ratio in _by_value(rows, baseline):
         found[name, value].append((pair[-1], ratio))
-    return [Valued(*key, worth(ratio for _, ratio in own), _interval(own))
+    return [Valued(*key, worth(ratio for _, ratio in own), over_seeds(own))
             for key, own in sorted(found.items(), key=lambda one: (one[0][0], natural(one[0][1])))]
 
 

@@ -4,12 +4,12 @@
 A seed has a curve of its own: its figure by the number of VMs. Where the curve first passes the
 limit, between two numbers that were played, is what the host carries. Between them the figure's
 logarithm is taken to be a straight line. A curve that begins beyond the limit, or ends within it,
-says only that. Then nothing is said of the mean, and nothing is compared.
+says only that. Then, or where a run is missing, there is no mean, and nothing is compared.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from lab.core import stats
 from lab.core.model import Better
 from lab.plan.sweeps import Sweep
 from lab.report.swept import Carried, Interval
+from lab.sweep.analysis import over_seeds
+from lab.sweep.search import worth
 from lab.sweep.store import Row
 
 Place = tuple[str, str, int, int]
@@ -41,8 +43,8 @@ def carried(sweep: Sweep, rows: Iterable[Row]) -> list[Carried]:
                               for seed, curve in sorted(seeds.items())
                               if set(curve) == set(sweep.vms)}
                     for setting, seeds in of.items()}
-            made += [_carried(place, limit, unit, setting, own, ends.get(sweep.schemes[0], {}),
-                              max(1, len(ends) - 1))
+            base = ends.get(sweep.schemes[0], {})
+            made += [_carried((*place, limit, unit, setting), own, base, sweep.seeds, len(ends) - 1)
                      for setting, own in ends.items()]
     return made
 
@@ -66,25 +68,25 @@ def crossing(curve: Mapping[int, float], limit: float, better: Better) -> float:
     return math.inf
 
 
-def _carried(place: Place, limit: float, unit: str, setting: str, own: Mapping[int, float],
-             base: Mapping[int, float], among: int) -> Carried:
+def _carried(what: tuple[str, str, int, int, float, str, str], own: Mapping[int, float],
+             base: Mapping[int, float], seeds: int, among: int) -> Carried:
+    """Of a setting; a mean is of all seeds, and so is a comparison."""
     beyond = sum(not end for end in own.values())
     within = sum(math.isinf(end) for end in own.values())
-    mean, interval = None, None
-    if own and not beyond and not within:
-        mean, interval = _estimate([*own.values()], 1)
-    ratio, strict = None, None
-    shared = [(own[seed], base[seed]) for seed in own if seed in base]
-    if shared and all(0 < end < math.inf for pair in shared for end in pair):
-        middle, ends = _estimate([math.log(mine / theirs) for mine, theirs in shared], among)
-        ratio, strict = math.exp(middle), ends and (math.exp(ends[0]), math.exp(ends[1]))
-    return Carried(*place, limit, unit, setting, mean, interval, beyond, within, len(own), ratio,
-                   strict)
+    mean = ratio = None
+    interval: Interval = None
+    strict: Interval = None
+    if _crosses(own, seeds):
+        values = np.array([*own.values()])
+        mean = float(values.mean())
+        interval = stats.interval(mean, values[stats.draws(seeds)].mean(axis=1), seeds)
+        if _crosses(base, seeds):
+            ratios = [(seed, end / base[seed]) for seed, end in own.items()]
+            ratio = worth(one for _, one in ratios)
+            strict = over_seeds(ratios, max(1, among))
+    return Carried(*what, mean, interval, beyond, within, len(own), ratio, strict)
 
 
-def _estimate(values: Sequence[float], among: int) -> tuple[float, Interval]:
-    """A mean over seeds, and where it lies."""
-    found = np.array(values)
-    middle = math.fsum(values) / len(values)
-    drawn = found[stats.draws(len(found))].mean(axis=1)
-    return middle, stats.interval(middle, drawn, len(found), among=among)
+def _crosses(ends: Mapping[int, float], seeds: int) -> bool:
+    """Whether each of so many seeds has a number of VMs."""
+    return len(ends) == seeds and all(0 < end < math.inf for end in ends.values())

@@ -11,10 +11,11 @@ import pytest
 from lab.core.errors import UsageError
 from lab.report import carried, published, swept, swept_page
 from lab.report.swept import Carried, Swept
-from lab.sweep import page
+from lab.sweep import grid, keep, page
 from lab.sweep.capacity import crossing
+from lab.sweep.store import Store
 from tests.lab import sweeping
-from tests.lab.test_sweep import FILE_HERE
+from tests.lab.test_sweep import FILE_HERE, Fake
 from tests.lab.test_swept import folder, found, made
 
 __all__ = ["folder"]
@@ -117,6 +118,23 @@ def test_a_placebo_without_a_number_lets_nothing_be_claimed(
     said, *_ = swept_page.said(kept)
     assert said.endswith("; no setting is shown to carry more or fewer; the placebo has no number"
                          " to compare.")
+
+
+def test_a_setting_that_lacks_a_run_is_not_compared(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed that failed may be the one that was slow; with a run of stock lacking, none is."""
+    monkeypatch.setattr(sweeping, "figure", figures({"ecs-count": 0.8}))
+    for lacking, compared in (("ecs-count", {"placebo"}), ("pvqspinlock", set())):
+        folder = tmp_path / lacking
+        folder.mkdir()
+        sweep, out = sweeping.load(folder, FILE + LIMIT), folder / "out"
+        Fake(sweep, Store(out)).make([run for run in grid.runs(sweep, sweeping.BUILD) if (
+            run.setting.label, run.seed, run.vms) != (lacking, 3, 2)])
+        kept = keep.of(sweep, out, FILE_HERE)
+        one = only(kept, lacking)
+        assert (one.seeds, one.vms, one.ratio) == (4, None, None)
+        assert (only(kept, "placebo").ratio is not None) == bool(compared)
+        assert "no setting is shown" in swept_page.said(kept)[0]
 
 
 def test_two_seeds_show_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
