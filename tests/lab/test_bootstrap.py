@@ -166,8 +166,9 @@ def test_locks_have_what_is_wanted_and_agree() -> None:
         assert wanted <= set(found) and all(found.values())
         assert before.items() <= found.items()
         before = found
-    lines = (paths.ROOT / "requirements/htmldocs.in").read_text().splitlines()
-    assert {line.split()[0] for line in lines if line[0] != "#"} <= set(locked("htmldocs"))
+    for name in ("htmldocs", "b4"):
+        lines = (paths.ROOT / f"requirements/{name}.in").read_text().splitlines()
+        assert {line.split()[0] for line in lines if line[0] != "#"} <= set(locked(name))
     small = {release.partition("==")[0] for release in locked("operate")}
     assert small == {"click", "rich", "markdown-it-py", "mdurl", "pygments"}
 
