@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A monitor that knows pvsync: Debian's QEMU source with lab/qemu/monitor applied.
 
-It chooses what a VM has of pvsync, and saves and restores it. It is small (KVM and microvm
+It chooses what a VM has of pvsync, and saves and restores it. It is small (KVM, microvm and q35
 alone), and static, as the KVM host has other libraries than the machine that builds it.
 """
 

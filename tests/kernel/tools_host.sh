@@ -48,7 +48,7 @@ start_libvirt() {
 
 # start_guest NAME VCPUS "KERNEL'S ARGUMENTS" PROGRAM ARGUMENTS...: the program is all it runs, one
 # of the lab's, or with its path. $DEVICES are more devices of it, as libvirt writes them, and
-# $DOMAIN is what else it has.
+# $DOMAIN is what else it has. $EMULATOR is its QEMU, Debian's if there is none.
 start_guest() {
 	local name=$1 vcpus=$2 kernel=$3 program=$4
 	shift 4
@@ -61,7 +61,7 @@ start_guest() {
 		initcall_blacklist=svm_init,vmx_init mitigations=off panic=-1
 		init=$program $kernel -- $*</cmdline></os>
 		<features><acpi/><apic/></features><cpu mode='host-passthrough'/>
-		<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+		<devices><emulator>${EMULATOR:-/usr/bin/qemu-system-x86_64}</emulator>
 		<disk type='block' device='disk'><driver name='qemu' type='raw'/><readonly/>
 		<source dev='$ROOT'/><target dev='vda' bus='virtio'/></disk>
 		<serial type='file'><source path='/run/$name.log'/></serial>

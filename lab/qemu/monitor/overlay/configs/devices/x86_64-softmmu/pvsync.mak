@@ -4,3 +4,7 @@
 CONFIG_MICROVM=y
 CONFIG_VIRTIO_BLK=y
 CONFIG_VIRTIO_SERIAL=y
+# What libvirt gives each of its machines (tests/kernel/test_domains.py).
+CONFIG_Q35=y
+CONFIG_PCIE_PORT=y
+CONFIG_VIRTIO_PCI=y
