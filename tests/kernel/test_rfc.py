@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -22,7 +23,7 @@ from lab.plan import config, kconfig
 from lab.plan.schedule import PlannedRun
 from lab.run import runner
 from lab.run.session import Session
-from tests.kernel import suites, yields
+from tests.kernel import placebo, suites, yields
 from tests.kernel.conftest import HERE, opened
 from tests.kernel.test_selftests import suite
 
@@ -100,6 +101,8 @@ class Seen:
     """KVM's, of all vCPUs."""
     traced: list[tuple[int, int, int]]
     """Of each event: the vCPU, its byte, and whether it was in the guest's kernel."""
+    elapsed: list[float]
+    """Seconds, of each guest."""
 
 
 @pytest.mark.parametrize(("proposal", "host", "how"), VERDICTS)
@@ -179,7 +182,7 @@ def seen(session: Session, scheme: str, names: Sequence[str] = STATISTICS) -> Se
     print(scheme, *(f"{name}: {value}" for name, value in grown.items()),
           f"bytes: {dict(Counter(byte for _, byte, _ in traced))}",
           *(f"{guest.guest}: {guest.elapsed} s" for guest in run.guests))
-    return Seen(grown, traced)
+    return Seen(grown, traced, [guest.elapsed or 0.0 for guest in run.guests])
 
 
 def test_linux_says_that_it_holds_spinlocks(tmp_path: Path) -> None:
@@ -207,27 +210,33 @@ def test_linux_says_that_it_holds_spinlocks(tmp_path: Path) -> None:
 def test_more_yields_land(seed: int, tmp_path: Path) -> None:
     """With patch 2, by what patch 1 traces, for guests of the bare base: see the cover letter.
 
-    Two VMs share the CPUs. One kernel has both ways, as patch 2 can be switched off.
+    Two VMs share the CPUs. One kernel has all ways, as patch 2 can be switched off. So it is for
+    the placebo, too.
     """
     change = config.Overrides(variant="rfc-03", vms=(2,))
     plan = replace(config.experiment(str(HERE / "rfc.toml"), change), schemes=YIELDING)
     files = images.of_experiment(plan, None, (), Silent())
-    found: dict[tuple[str, bool], yields.Outcomes] = {}
+    found: dict[tuple[str, str], yields.Outcomes] = {}
+    took: dict[tuple[str, str], str] = {}
     with opened(plan, runner.host_spec(plan, "vt", files, seed=seed), tmp_path) as session:
         for scheme in YIELDING:
-            for ahead in (False, True) if seed % 2 else (True, False):
-                def run(name: str = scheme.name, ahead: bool = ahead) -> None:
-                    planned = PlannedRun(0, int(ahead), name, plan.workloads[0].name, 2)
+            for number, way in enumerate(placebo.turns(seed)):
+                def run(name: str = scheme.name, number: int = number, way: str = way) -> None:
+                    planned = PlannedRun(0, number, name, plan.workloads[0].name, 2)
                     record = session.run(planned, 0)
                     assert record.valid, record.reason
-                    print(name, "ahead" if ahead else "as is",
-                          *(f"{guest.elapsed} s" for guest in record.guests))
+                    took[name, way] = ", ".join(f"{guest.elapsed:.3f}" for guest in record.guests)
 
-                outcome = yields.during(session.machine.control, ahead, run)
-                print(outcome, flush=True)
-                found[scheme.name, ahead] = outcome
+                outcome = yields.during(session.machine.control, way == placebo.TRIED, run)
+                print(scheme.name, way, outcome, flush=True)
+                found[scheme.name, way] = outcome
+            cells = [(found[scheme.name, way], took[scheme.name, way]) for way in placebo.WAYS]
+            print(placebo.row(f"{scheme.name}, {seed}", *(
+                cell for one, _ in cells for cell in (str(one.accepted), f"{one.share:.1%}")),
+                *(seconds for _, seconds in cells)), flush=True)
         assert session.machine.trouble() == ""
     for scheme in YIELDING:
-        as_is, ahead_of_share = found[scheme.name, False], found[scheme.name, True]
-        assert min(as_is.accepted, ahead_of_share.accepted) > MANY, found
-        assert ahead_of_share.share > as_is.share + MORE, found
+        *others, ahead = (found[scheme.name, way] for way in placebo.WAYS)
+        assert min(one.accepted for one in (*others, ahead)) > MANY, found
+        shares = [one.share for one in others]
+        assert ahead.share > max(shares) and ahead.share > mean(shares) + MORE, found
