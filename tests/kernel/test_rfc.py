@@ -79,6 +79,7 @@ PROPOSALS = {
     "rfc-02": Proposal("02-preempted-in-section", "x86_64/preempted_in_section_test", ("full",)),
     "rfc-04": Proposal("04-section-extension", "x86_64/section_extension_test",
                        ("full", "voluntary", "none")),
+    "rfc-05": Proposal("05-ranged-shootdown", "x86_64/flush_tlb_range_test", ("full",)),
 }
 """Of each variant."""
 BUILT_BY = {
@@ -86,10 +87,13 @@ BUILT_BY = {
     "include/trace/events/sched.h": "kernel/sched/core.o",
 }
 """The object that has a file which no object is named after."""
+WITH = {"rfc-05": ("rfc-05",)}
+"""Options of the base without which some of these objects are not compiled."""
 COMPILED = [name for name, variant in kconfig.variants().items() if variant.rfc]
 VERDICTS = [("rfc-01", "rfc-01", "pass"), ("rfc-01", "stock", "fail"),
             ("rfc-02", "rfc-02", "pass"), ("rfc-02", "stock", "skip"),
-            ("rfc-04", "rfc-04", "pass"), ("rfc-04", "stock", "skip")]
+            ("rfc-04", "rfc-04", "pass"), ("rfc-04", "stock", "skip"),
+            ("rfc-05", "rfc-05", "pass"), ("rfc-05", "stock", "skip")]
 """Whose selftest, in which host, and what comes of it."""
 
 
@@ -137,7 +141,8 @@ def test_each_patch_compiles(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 
     Those of the suite's programs are not built here: test_selftest builds them, all together.
     """
-    variant = replace(kconfig.variant(name), name=f"{name}-parts", fragments=("base", "host"))
+    variant = replace(kconfig.variant(name), name=f"{name}-parts",
+                      fragments=("base", "host", *WITH.get(name, ())))
     whole, part = rfc.folder(kconfig.variant(name).rfc), tmp_path / "part"
     part.mkdir()
     monkeypatch.setattr(kconfig, "variant", lambda _: variant)
