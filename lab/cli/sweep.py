@@ -75,6 +75,7 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
             if plan.search:
                 rows += search.run(made, directory)
         keep.write(keep.of(plan, directory, file), directory)
+    rows = list({row.key: row for row in rows}.values())  # a search asks for some more than once
     click.echo(f"{many(len(rows), 'run')}, {store.core_hours():.2f} core-hours in {directory};"
                f" the page: ./pvsync sweep {file} --out {directory} --report")
     if not all(row.valid for row in rows):

@@ -19,6 +19,10 @@ from lab.report.swept import NEAR, Cell, Interval, Marginal, Ranked, Valued
 from lab.sweep.search import Pair, ratios, worth
 from lab.sweep.store import Row
 
+MOST_VALUES = 10
+SPANS = 4
+"""Of a parameter with more values than MOST_VALUES."""
+
 
 def latest(rows: Iterable[Row]) -> list[Row]:
     """Rows of the kernel, images and emulator that the last of them had: no others are mixed in.
@@ -117,10 +121,33 @@ def values(rows: Sequence[Row], baseline: str) -> list[Valued]:
 
 def _by_value(rows: Sequence[Row], baseline: str) -> Iterable[tuple[str, str, Pair, float]]:
     base = [row for row in rows if row.setting == baseline]
-    for own in by_setting(rows).values():
+    settings = by_setting(rows).values()
+    shown = spans(pair for own in settings
+                  for pair in zip(own[0].names, own[0].values, strict=True))
+    for own in settings:
         for pair, ratio in ratios(own, base).items():
-            for name, value in zip(own[0].names, own[0].values, strict=True):
-                yield name, value, pair, ratio
+            for one in zip(own[0].names, own[0].values, strict=True):
+                yield one[0], shown[one], pair, ratio
+
+
+def spans(played: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """How each value of a parameter is shown: as it is, or as one of SPANS of many numbers.
+
+    `played` are names and values of settings. A search plays few values twice. Where a parameter
+    has more than MOST_VALUES, each span has about as many of them.
+    """
+    values: dict[str, set[str]] = defaultdict(set)
+    for name, value in played:
+        values[name].add(value)
+    shown = {}
+    for name, own in values.items():
+        numbers = all(natural(value)[0] == 0 for value in own)
+        count = SPANS if numbers and len(own) > MOST_VALUES else len(own)
+        for part in np.array_split(np.array(sorted(own, key=natural)), count):
+            first, last = str(part[0]), str(part[-1])
+            label = first if first == last else f"{first} to {last}"
+            shown.update({(name, str(value)): label for value in part})
+    return shown
 
 
 def flatness(ranked: Sequence[Ranked], valued: Sequence[Valued], far: float | None) -> list[str]:
@@ -186,6 +213,6 @@ def cells(rows: Iterable[Row]) -> list[Cell]:
 
 
 def natural(value: str) -> tuple[int, float, str]:
-    """Numbers by size, then words."""
-    digits = value.rpartition(":")[2]
+    """Numbers by size, and spans by their first; then words."""
+    digits = value.partition(" ")[0].rpartition(":")[2]
     return (0, float(digits), value) if digits.isdecimal() else (1, 0.0, value)

@@ -270,6 +270,17 @@ def test_the_best_setting_is_found(tmp_path: Path) -> None:
                        " worse.")
 
 
+def test_many_values_of_a_search_are_shown_in_spans() -> None:
+    played = [("extend_us", str(value)) for value in range(1000, 0, -50)]
+    words = [("window", word) for word in "abcdefghijkl"]
+    shown = analysis.spans([*played, ("extend_cap", "9"), ("extend_cap", "100"), *words])
+    assert shown["extend_us", "50"] == shown["extend_us", "250"] == "50 to 250"
+    assert shown["extend_us", "1000"] == "800 to 1000"
+    labels = sorted({shown[one] for one in played}, key=analysis.natural)
+    assert labels == ["50 to 250", "300 to 500", "550 to 750", "800 to 1000"]
+    assert shown["extend_cap", "9"] == "9" and shown["window", "a"] == "a"
+
+
 def test_a_run_without_a_figure_is_missing_and_not_good(tmp_path: Path) -> None:
     sweep, store, runs = made(tmp_path)
     bad = next(run for run in runs if run.setting.values)
