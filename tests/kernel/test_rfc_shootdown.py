@@ -14,13 +14,12 @@ import pytest
 from lab.build import images
 from lab.core.model import Scheme, Workload
 from lab.core.progress import Silent
-from lab.machine.control import Control
 from lab.plan import config
 from lab.plan.schedule import PlannedRun
 from lab.run import runner
 from lab.run.session import Session
 from tests.kernel.conftest import HERE, opened
-from tests.kernel.test_rfc import KVM, SEVERAL, UNNAMED
+from tests.kernel.test_rfc import SEVERAL, UNNAMED, statistics
 
 pytestmark = [pytest.mark.soak, pytest.mark.virtual]
 
@@ -66,16 +65,6 @@ def told(workload: Workload, command: str) -> Workload:
                                      f"status=$?\n{TOLD}\nexit $status")
 
 
-def statistics(control: Control) -> Counter[str]:
-    """KVM's, of all vCPUs of all guests, added up."""
-    found: Counter[str] = Counter()
-    for name in STATISTICS:
-        status, said = control.run("sh", "-c", f"cat {KVM}/{name}")
-        assert not status, said
-        found[name] = sum(map(int, said.split()))
-    return found
-
-
 def received(output: str) -> int:
     """Interrupts for flushes between the first two lines that tell of them."""
     before, after = (sum(map(int, line.split())) for line in RECEIVED.findall(output)[:2])
@@ -86,10 +75,10 @@ def look(session: Session, seen: Seen, planned: PlannedRun) -> None:
     """Have the guests of a scheme run, and add what comes of it."""
     control = session.machine.control
     (workload,) = (one for one in session.experiment.workloads if one.name == planned.workload)
-    before = statistics(control)
+    before = Counter(statistics(control, STATISTICS))
     run = session.run(planned, 0)
     assert run.valid, run.reason
-    seen.counts.update(statistics(control) - before)
+    seen.counts.update(Counter(statistics(control, STATISTICS)) - before)
     for guest in run.guests:
         output = (session.out / guest.output).read_text()
         seen.figures.append(float(re.findall(workload.pattern, output)[-1]))
