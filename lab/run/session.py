@@ -18,7 +18,7 @@ from lab.core.errors import LabError
 from lab.core.model import BootRecord, Experiment, GuestRun, RunRecord, Scheme, Workload
 from lab.machine.control import Answer, HostLost, Refused
 from lab.machine.machine import HostSpec, Machine
-from lab.observe import marks, observed, stalls, windows
+from lab.observe import hung, marks, observed, stalls, windows
 from lab.plan import in_force
 from lab.plan.schedule import PlannedRun
 from lab.run import disturb, judge, parameters, records
@@ -123,7 +123,7 @@ class Session:
                 answer = self.machine.control.call(
                     "round", guests=names, tag=planned.run_id(attempt), command=workload.command,
                     neighbour=workload.neighbour, timeout=workload.timeout_s,
-                    settle=self.fleet.settle, patience=2 * self.fleet.settle,
+                    settle=self.fleet.settle, patience=3 * self.fleet.settle, look=hung.COMMAND,
                     **self._meanwhile(names, planned.run_id(attempt)))
             self._keep(names, planned.run_id(attempt), answer)
             if not any(note["error"] for note in answer["guests"].values()):
@@ -285,6 +285,9 @@ class Session:
     def _seen(self, name: str, file: Path, note: Answer) -> judge.Seen:
         """What a guest did in a round; one that failed is dropped, one that was killed ends."""
         records.write(self.out / file, base64.b64decode(note.get("out", "")))
+        if note.get("look"):
+            seen = file.with_name(hung.FILE.format(guest=name))
+            records.write(self.out / seen, base64.b64decode(note["look"]))
         run = GuestRun(name, note.get("began"), note.get("ended"), note.get("elapsed"),
                        note.get("status"), str(file), note.get("cpu"))
         killed = "killed" in note

