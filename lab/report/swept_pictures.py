@@ -17,7 +17,7 @@ ROW = 0.28
 """Inches of a setting."""
 ACROSS = 5.6
 """Inches of a panel of the overview."""
-LEFT, RIGHT, BELOW, ABOVE = 1.0, 0.9, 0.6, 0.15
+LEFT, RIGHT, BELOW, ABOVE = 1.2, 0.9, 0.6, 0.15
 """Inches around it, without names. No solver places it: its last digits vary."""
 TICK_LETTER, LEGEND_LETTER = 0.066, 0.09
 """Inches of a letter of a setting's name, to its left, and of the legend, to its right."""
