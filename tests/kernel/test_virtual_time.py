@@ -2,6 +2,7 @@
 """Hosts in virtual time: a run depends on its seed alone, and their faults are seen."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,3 +101,17 @@ def test_a_hunt_names_a_seed_that_finds_it_again(lab: Lab) -> None:
                            capture_output=True, text=True, check=False)
     assert f"The run was invalid: {run['reason'].rstrip('.')}." in again.stdout, again
     assert "Now it is" not in again.stdout
+
+
+def test_what_a_guest_did_that_did_not_end(lab: Lab) -> None:
+    """Each thread with its state, and where the kernel keeps it; nothing is left of the load."""
+    hung = lab(str(HERE / "virtual.toml"), *VIRTUAL, "--schemes", "pvqspinlock", "--vms", "1",
+               "--cmd", "sleep 60 & exec sleep 61", "--timeout", "2", "--max-repeats", "0")
+    assert hung.status == 1
+    assert "is invalid: guest pvqspinlock-0 did not end its run within 2 s" in hung.output
+    text = next(hung.directory.glob("raw/*/pvqspinlock-0.tasks")).read_text()
+    threads = re.findall(r"^task \d+ of \d+: sleep\n(?:[^t].*\n)*", text, re.M)
+    assert len(threads) == 2, text
+    for thread in threads:
+        assert "State:\tS (sleeping)" in thread and "wchan: hrtimer_nanosleep" in thread, thread
+    assert "virtio0" in text, "its interrupts"

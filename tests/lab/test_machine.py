@@ -71,6 +71,7 @@ def test_guest_command() -> None:
                                PurePosixPath("/w"))
     assert value(argv_other, "-cpu") == "host,kvm-pv-unhalt=off"
     assert "-enable-kvm" in argv and "readonly=on" in value(argv, "-drive")
+    assert value(argv, "-M").startswith("microvm,kernel-irqchip=on,ioapic2=off,")
     assert value(argv, "-serial") == "chardev:console"
     assert value(argv, "-chardev") == "file,id=console,path=/w/guests/pmt-0/console,append=on"
 
