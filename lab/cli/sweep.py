@@ -2,6 +2,7 @@
 """`./pvsync sweep`: thousands of configurations in virtual time, on a cluster."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -41,12 +42,14 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     """
     from lab.run import runner
     from lab.sweep import campaign, grid, keep, page, search
-    from lab.sweep.cluster import connect
+    from lab.sweep.cluster import connect, find
     from lab.sweep.model import Build
     from lab.sweep.store import Store
 
     if scheduler and cluster:
         raise UsageError("Give --scheduler or --cluster, not both.")
+    if scheduler and workers:
+        raise UsageError("Workers of a scheduler are not started here: leave --workers out.")
     plan = grid.load(file)
     directory = out or campaign.default_directory(plan)
     if dry_run:
@@ -64,16 +67,20 @@ def sweep(  # noqa: PLR0913, PLR0917 (options of a command)
     if unit:
         _unit(plan, unit, out)
         return
+    if cluster:
+        find(cluster)  # a wrong one is told before anything is built
     directory.mkdir(parents=True, exist_ok=True)
-    with runner.alone(directory), shown() as progress:
+    with runner.alone(directory), shown() as progress, ExitStack() as stack:
         store = Store(directory, alone=True)
         prepared = campaign.prepare(plan, remembered_packages(None), progress)
-        with connect(scheduler or "", cluster or "", plan.cluster, workers or 0,
-                     campaign.memory(plan)) as client:
-            made = campaign.Campaign(plan, prepared, store, client, progress, retries, again)
-            rows = made.make(grid.runs(plan, prepared.build))
-            if plan.search:
-                rows += search.run(made, directory)
+        with progress.stage("connecting to workers"):
+            client = stack.enter_context(connect(
+                scheduler or "", cluster or "", plan.cluster, workers or 0, campaign.memory(plan)))
+        made = campaign.Campaign(plan, prepared, store, client, progress, retries, again)
+        rows = made.make(grid.runs(plan, prepared.build))
+        if plan.search:
+            rows += search.run(made, directory)
+        stack.close()
         keep.write(keep.of(plan, directory, file), directory)
     rows = list({row.key: row for row in rows}.values())  # a search asks for some more than once
     click.echo(f"{many(len(rows), 'run')}, {store.core_hours():.2f} core-hours in {directory};"

@@ -107,6 +107,8 @@ def _name(value: object) -> str:
 
 
 def _value(hint: Any, value: object, key: str, strict: bool) -> Any:
+    if hint is Any:
+        return value
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return _union(hint, value, key, strict)

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.core.model import Experiment
 from lab.plan import machine_model
@@ -91,8 +92,8 @@ class Sweep:
     host_variant: str = Experiment.host_variant
     search: Search | None = None
     hunt: Hunt | None = None
-    cluster: dict[str, int | float | bool | str] = field(default_factory=dict)
-    """Options of the class that --cluster names."""
+    cluster: dict[str, Any] = field(default_factory=dict)
+    """Options of the class that --cluster names, lists and tables among them, as it wants them."""
 
     def defaults(self) -> dict[str, str]:
         """Of each varied scheme the setting of the project's defaults; none where none is named."""

@@ -15,7 +15,7 @@ from lab.machine.provenance import git_commit
 from lab.plan import config
 from lab.plan.sweeps import Sweep
 from lab.run import runner
-from lab.sweep import artifacts, collect, execute, grid, worker
+from lab.sweep import artifacts, cluster, collect, execute, grid, worker
 from lab.sweep.model import Build, Run, Unit
 from lab.sweep.store import Row, Store
 
@@ -93,7 +93,8 @@ class Campaign:
             self._failed.difference_update(run.key for run in unit.runs)
 
         job = execute.Job(self.client, self.play, self._task, keep, fail, self.progress,
-                          self.prepared.artifacts, self.retries, lambda: cost(self.store, left()))
+                          self.prepared.artifacts, self.retries, lambda: cost(self.store, left()),
+                          lambda: cluster.renew(self.client))
 
         def left() -> int:
             return sum(run.key in self._failed or run.key not in self.store.rows for run in runs)

@@ -4,14 +4,18 @@
 import importlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import dask
 import psutil
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
+from distributed.deploy.cluster import Cluster
+from distributed.deploy.spec import SpecCluster
 
+from lab.core.decode import suggest
 from lab.core.errors import LabError, UsageError
 
 CONNECT_S = 20
@@ -27,6 +31,9 @@ CONFIG = {
 }
 """Of clusters that are started here: workers take next to no memory themselves, how often one may
 die is counted by `execute`, and Dask watches itself seldom, as emulators need the CPUs."""
+LOGGERS = ("distributed", "tornado.application", "asyncio")
+"""They would tell in tracebacks of what is told here."""
+PIP = "$(./pvsync venv sweep)/bin/pip"
 
 
 @contextmanager
@@ -37,14 +44,14 @@ def connect(scheduler: str = "", cls: str = "", options: Mapping[str, Any] | Non
     `scheduler` is the address of one that runs; `cls` is a class such as
     `dask_jobqueue.SLURMCluster`, which gets the options; without both it is this machine.
     """
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", r"Port \d+ is already in use", UserWarning)  # of a dashboard
     with dask.config.set(CONFIG):
         if scheduler:
             cluster = None
         elif cls:
-            cluster = _class(cls)(**(options or {}))
-            if workers:
-                cluster.scale(workers)
+            cluster = _started(cls, options or {}, workers)
         else:
             cluster = LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=workers or room(unit_mib), threads_per_worker=1, memory_limit=0,
@@ -58,8 +65,7 @@ def connect(scheduler: str = "", cls: str = "", options: Mapping[str, Any] | Non
                     client.close(timeout=3)  # type: ignore[no-untyped-call]
         finally:
             if cluster is not None:
-                with suppress(OSError, TimeoutError):
-                    cluster.close()
+                _close(cluster)
 
 
 def room(unit_mib: int) -> int:
@@ -68,14 +74,91 @@ def room(unit_mib: int) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), free // unit_mib))
 
 
-def _class(name: str) -> Any:
+def find(name: str) -> Callable[..., Any]:
+    """A cluster class, or what makes one, by name; UsageError when there is none."""
     module, _, last = name.rpartition(".")
+    if not module:
+        raise UsageError(f"--cluster {name} has no module: name it as dask_jobqueue.SLURMCluster")
     try:
-        return getattr(importlib.import_module(module), last)
-    except (ImportError, AttributeError, ValueError) as error:
-        venv = "$(./pvsync venv sweep)/bin/pip"
+        found = importlib.import_module(module)
+    except ImportError as error:
         raise UsageError(f"there is no cluster class {name} ({error}): install its package with"
-                         f" {venv}") from None
+                         f" {PIP}") from None
+    made = getattr(found, last, None)
+    if not callable(made):
+        raise UsageError(f"{module} has no {last}{suggest(last, dir(found))}")
+    return made  # type: ignore[no-any-return]
+
+
+def renew(client: Client) -> str:
+    """Have workers that went away started anew, where the cluster was started here.
+
+    A job may be cancelled or meet its time limit. What hinders it, or nothing.
+    """
+    cluster = client.cluster
+    if not isinstance(cluster, SpecCluster) or cluster.status != Status.running:
+        return ""
+    begun = [one for one in cluster.workers.values() if one.status != Status.created]
+    if len(begun) == len(cluster.worker_spec):
+        return ""
+    try:
+        cluster.sync(  # type: ignore[no-untyped-call]
+            _complete, cluster, callback_timeout=CONNECT_S)
+    except Exception as error:  # of any cluster's own kind
+        return _short(error)
+    return ""
+
+
+async def _complete(cluster: SpecCluster, workers: int = 0) -> None:
+    """Start what it lacks, and raise what hinders it; `scale` alone would tell nobody."""
+    if workers:
+        cluster.scale(workers)  # type: ignore[no-untyped-call]
+    await cluster
+
+
+def _started(name: str, options: Mapping[str, Any], workers: int) -> Cluster:
+    """A cluster of this class with as many workers asked for."""
+    made = find(name)
+    try:
+        cluster = made(**options)
+    except Exception as error:  # of any cluster's own kind
+        raise LabError(f"{name} could not be started: {_short(error)}") from None
+    if not isinstance(cluster, Cluster):
+        raise UsageError(f"{name} is no cluster class of Dask")
+    try:
+        if isinstance(cluster, SpecCluster):
+            if workers and not cluster.new_spec:
+                raise UsageError(f"{name} has the workers that its options say: leave --workers"
+                                 " out")
+            if not (workers or cluster.worker_spec):
+                raise UsageError(f"{name} has no workers unless told: add --workers N")
+            cluster.sync(_complete, cluster, workers)  # type: ignore[no-untyped-call]
+        elif workers:
+            cluster.scale(workers)
+    except LabError:
+        _close(cluster)
+        raise
+    except Exception as error:  # of any cluster's own kind
+        _close(cluster)
+        raise LabError(f"{name} could not start its workers: {_short(error)}") from None
+    return cluster
+
+
+def _close(cluster: Cluster) -> None:
+    try:
+        cluster.close()
+    except Exception:  # Dask's own assertion fails where a worker was never started
+        if isinstance(cluster, SpecCluster):
+            cluster.shutdown_on_close = False  # it would wait for that in the end
+
+
+def _short(error: BaseException) -> str:
+    """The error in a line; where a package is missing, how to get it."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    cause: BaseException | None = error
+    while cause and not isinstance(cause, ImportError):
+        cause = cause.__cause__
+    return f"{text} The command is {PIP} install." if cause else text
 
 
 def _client(where: Any) -> Client:

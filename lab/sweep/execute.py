@@ -7,6 +7,7 @@ When the scheduler is lost all stops, and the same command goes on with what was
 """
 
 import inspect
+import math
 import pickle
 import time
 from collections import Counter, deque
@@ -18,6 +19,7 @@ from typing import Any
 import cloudpickle
 from distributed import Client, Future, KilledWorker
 
+from lab.core import content
 from lab.core.errors import LabError
 from lab.core.progress import Progress, Stage
 from lab.core.words import many
@@ -29,6 +31,10 @@ POLL_S = 0.05
 LOOK_S = 2.0
 """Between two looks how many workers there are."""
 
+NOBODY_S = 60.0
+"""So long there may be no worker before the user is told what that can mean."""
+RENEW_S = 20.0
+"""Between two attempts to have lost workers started anew."""
 MOST_TRIES = 20
 """So often a unit is handed out, besides its failures: its worker may vanish, or lack something."""
 
@@ -76,8 +82,14 @@ class Job:
     retries: int = 2
     tell: Callable[[], str] = lambda: ""
     """What the user sees beside the count."""
+    renew: Callable[[], str] = lambda: ""
+    """Has workers that went away started anew, and says what hinders it."""
     _blamed: Counter[str] = field(default_factory=Counter)
     """How often the workers that were at a unit died, by its key."""
+    _renewed: float = field(default_factory=time.monotonic)
+    _seen: float = field(default_factory=time.monotonic)
+    """When there was a worker, or the user was told that there is none."""
+    _hindered: str = ""
 
     def make(self, units: Sequence[Unit], stage: Stage) -> None:
         """All units, each to its row; raises Lost, and OSError when the disk is full."""
@@ -89,6 +101,7 @@ class Job:
                 self._check()
                 if time.monotonic() - looked > LOOK_S:
                     looked, slots = time.monotonic(), self._threads()
+                    self._look(looked, slots)
                     stage.text(self.tell() if slots else "no worker is there yet")
                 # One for each thread: a unit that waits at a worker that dies would be blamed, too.
                 while waiting and len(flying) < max(1, slots):
@@ -111,6 +124,20 @@ class Job:
             if self.client.status == "running":
                 self.client.cancel(list(flying))  # type: ignore[no-untyped-call]
             raise
+
+    def _look(self, now: float, slots: int) -> None:
+        """Have lost workers started anew, and tell where there are none."""
+        if now - self._renewed > RENEW_S:
+            self._renewed = now
+            if (hindered := self.renew()) and hindered != self._hindered:
+                self._hindered = hindered
+                self.progress.say(f"a worker could not be started anew: {hindered}")
+        if slots:
+            self._seen = now
+        elif now - self._seen > NOBODY_S:
+            self._seen = math.inf
+            self.progress.say(f"no worker is there for {NOBODY_S:.0f} s: maybe the cluster has no"
+                              " room, or its workers end at once; its queue and their logs tell")
 
     def _check(self) -> None:
         if self.client.status != "running":
@@ -166,7 +193,7 @@ class Job:
         for one in self.artifacts:
             try:
                 if one.name in names and not call(worker.place, asdict(one)):
-                    self.progress.say(f"sending {one.name} to {address}")
+                    self.progress.say(f"sending {one.name}, {_size(Path(one.path))}, to {address}")
                     send(asdict(one), {worker.INSIDE: Path(one.path)},
                          lambda *args: str(call(worker.receive, *args)))
             except Gone:
@@ -175,6 +202,12 @@ class Job:
 
 class Gone(Exception):
     """A worker is not there any more."""
+
+
+def _size(path: Path) -> str:
+    """Of a file or a folder."""
+    inside = content.files_below(path) if path.is_dir() else [""]
+    return f"{sum((path / one).stat().st_size for one in inside) / 1e6:.1f} MB"
 
 
 def _short(error: BaseException | None) -> str:

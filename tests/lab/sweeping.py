@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lab.core.progress import Silent
 from lab.plan.sweeps import Sweep
 from lab.sweep import grid
 from lab.sweep.model import Build, Run
@@ -83,6 +84,7 @@ class Client:
     """Stands for a cluster's client: plays each task here, at once."""
 
     status: str = "running"
+    cluster: None = None
     tasks: list[dict[str, Any]] = field(default_factory=list)
     """All that were submitted."""
 
@@ -96,6 +98,16 @@ class Client:
 
     def cancel(self, _futures: object) -> None:
         pass
+
+
+@dataclass
+class Said(Silent):
+    """Keeps the lines that stay."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def play(task: dict[str, Any]) -> dict[str, Any]:

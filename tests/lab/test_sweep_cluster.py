@@ -2,32 +2,41 @@
 """Sweeps on a real Dask scheduler with workers of their own, which are killed meanwhile."""
 
 import ctypes
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from lab.core.progress import Silent
-from lab.sweep import cluster, grid
-from lab.sweep.campaign import Campaign, Prepared
+from lab.sweep import artifacts, cluster, grid, worker
 from lab.sweep.execute import Lost
-from lab.sweep.store import Store
 from tests.lab import sweeping
-from tests.lab.clusters import LIMIT_S, Cluster, wait
+from tests.lab.clusters import LIMIT_S, Cluster, Command, wait
 
 SEEDS = 60
+UNIT = """
+import json, pathlib, sys
+task = json.load(sys.stdin)
+assert pathlib.Path(task["places"]["kernel"]).read_text() == "bzImage"
+assert (pathlib.Path(task["places"]["firmware"]) / "bios").read_bytes() == bytes(3000)
+experiment = task["experiment"]
+print(json.dumps([
+    {"scheme": scheme["label"], "workload": load["name"], "vms": vms, "boot": 0, "valid": True,
+     "reason": "", "seed": task["seed"], "tries": 1, "figures": [1.0] * vms}
+    for scheme in experiment["schemes"] for load in experiment["workloads"]
+    for vms in experiment["vms"]]))
+"""
+"""Stands for lab.sweep.unit: looks at what has arrived, and makes its figures up."""
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
+def started(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     made: list[Cluster] = []
 
-    def start(workers: int) -> Cluster:
-        made.append(Cluster(tmp_path / f"cluster{len(made)}", workers))
+    def start(workers: int, caches: bool = False) -> Cluster:
+        made.append(Cluster(tmp_path / f"cluster{len(made)}", workers, caches))
         return made[-1]
 
     yield start
@@ -36,37 +45,10 @@ def started(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
         process.wait()
 
 
-class Command(threading.Thread):
-    """What `./pvsync sweep` does, once it has something to boot."""
-
-    def __init__(self, folder: Path, address: str,
-                 play: Callable[[dict[str, Any]], dict[str, Any]] = sweeping.play) -> None:
-        super().__init__(daemon=True)
-        self.store = Store(folder / "out", alone=True)
-        self.sweep = sweeping.load(folder, sweeping.FILE.replace("seeds = 3", f"seeds = {SEEDS}")
-                                   + sweeping.HOST)
-        self.runs = grid.runs(self.sweep, sweeping.BUILD)
-        self.ended: BaseException | None = None
-        self._address, self._play = address, play
-        self.start()
-
-    def run(self) -> None:
-        try:
-            with cluster.connect(self._address) as client:
-                Campaign(self.sweep, Prepared(sweeping.BUILD, (), {}), self.store, client,
-                         Silent(), play=self._play).make(self.runs)
-        except BaseException as error:
-            self.ended = error
-
-    def units(self) -> set[str]:
-        """Those that are kept."""
-        return {row.unit for row in list(self.store.rows.values())}
-
-
 def test_a_killed_worker_and_a_killed_scheduler_lose_nothing(
-        tmp_path: Path, started: Callable[[int], Cluster]) -> None:
+        tmp_path: Path, started: Callable[..., Cluster]) -> None:
     first = started(2)
-    command = Command(tmp_path, first.address)
+    command = Command(tmp_path, first.address, seeds=SEEDS)
     wait(lambda: len(command.units()) > 5)
     first.kill(1)
     before = len(command.units())
@@ -78,18 +60,12 @@ def test_a_killed_worker_and_a_killed_scheduler_lose_nothing(
     assert len(kept) < len(grid.units(command.runs, (), 24)) == 2 * SEEDS
 
     second = started(2)
-    again = Command(tmp_path, second.address)
+    again = Command(tmp_path, second.address, seeds=SEEDS)
     assert {row.unit for row in again.store.rows.values()} == kept, "all of it was on the disk"
-    again.join(LIMIT_S)
-    assert again.ended is None
-    wanted = {run.key for run in again.runs}
-    parts = [key for part in (tmp_path / "out/parts").glob("*.parquet")
-             for key in pq.read_table(part)["key"].to_pylist()]
-    assert Counter(parts) == Counter(wanted), "each run has one row"
-    assert all(row.valid for row in again.store.rows.values())
+    again.whole()
     assert not kept & {*second.played()}, "nothing that was kept was made again"
     assert max(Counter(second.played()).values()) == 1
-    assert len({row.worker for row in again.store.rows.values()}) == 4
+    assert len(again.workers()) == 4
 
 
 def broken(task: dict[str, Any]) -> dict[str, Any]:
@@ -101,11 +77,9 @@ def broken(task: dict[str, Any]) -> dict[str, Any]:
     return sweeping.play(task)
 
 
-def test_what_fails_for_good_is_a_row_and_stops_nothing(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_for_good_is_a_row_and_stops_nothing(tmp_path: Path) -> None:
     """On workers of the command's own, which come back after each death."""
-    monkeypatch.setattr("tests.lab.test_sweep_cluster.SEEDS", 5)
-    command = Command(tmp_path, "", broken)
+    command = Command(tmp_path, play=broken, seeds=5)
     command.join(LIMIT_S)
     assert command.ended is None and not command.is_alive()
     reasons = Counter((row.seed, row.reason) for row in command.store.rows.values())
@@ -124,3 +98,39 @@ def test_workers_of_this_machine_do_not_watch_themselves() -> None:
 
     with cluster.connect(workers=1) as client:
         assert [*client.run(told).values()] == [[False, "500ms"]]
+
+
+@pytest.fixture
+def needs(tmp_path: Path) -> list[artifacts.Artifact]:
+    """What a unit needs, where no worker sees the client's files."""
+    lab = tmp_path / "source/lab/sweep"
+    lab.mkdir(parents=True)
+    for name, text in (("../__init__.py", ""), ("__init__.py", ""), ("unit.py", UNIT)):
+        (lab / name).write_text(text)
+    (tmp_path / "kernel").write_text("bzImage")
+    (tmp_path / "firmware").mkdir()
+    (tmp_path / "firmware/bios").write_bytes(bytes(3000))
+    found = [artifacts.artifact("lab", tmp_path / "source"),
+             *(artifacts.artifact(name, tmp_path / name) for name in ("kernel", "firmware"))]
+    return [replace(one, signature=[0, 0, 0]) for one in found]
+
+
+def test_artifacts_reach_each_cache_once(
+        tmp_path: Path, needs: list[artifacts.Artifact],
+        started: Callable[..., Cluster]) -> None:
+    """A second command has nothing to send."""
+    def command(seeds: int, address: str) -> Counter[str]:
+        said = sweeping.Said()
+        Command(tmp_path, address, seeds=seeds, play=worker.play, progress=said,
+                needs=needs).whole()
+        return Counter(line.rpartition(",")[0] for line in said.lines)
+
+    first = started(2, caches=True)
+    size = sum(file.stat().st_size for file in (tmp_path / "source").rglob("*.py")) / 1e6
+    assert command(3, first.address) == {
+        f"sending lab, {size:.1f} MB": 2, "sending kernel, 0.0 MB": 2,
+        "sending firmware, 0.0 MB": 2}
+    for place in range(2):
+        assert {path.name for path in (first.file.parent / f"cache{place}").iterdir()} == {
+            "tmp", *(f"artifact-{one.digest}" for one in needs)}
+    assert not command(6, first.address)
