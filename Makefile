@@ -24,6 +24,7 @@ demo:
 test: deps
 	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all
 
+soak: LISTS += tests/soak-packages.txt
 soak: deps
 	@venv=$$(PVSYNC_DEV=1 ./pvsync venv) && "$$venv/bin/python" -m tests.run_all --soak $(DURATION) --report $(REPORT)
 

@@ -166,9 +166,12 @@ def test_locks_have_what_is_wanted_and_agree() -> None:
         assert wanted <= set(found) and all(found.values())
         assert before.items() <= found.items()
         before = found
-    for name in ("htmldocs", "b4"):
+    for name in ("htmldocs", "b4", "clusters"):
         lines = (paths.ROOT / f"requirements/{name}.in").read_text().splitlines()
         assert {line.split()[0] for line in lines if line[0] != "#"} <= set(locked(name))
+    versions = dict(one.split("==") for one in locked("sweep"))
+    for name, version in (one.split("==") for one in locked("clusters")):
+        assert versions.get(name, version) == version, "a class has a sweep's own packages"
     small = {release.partition("==")[0] for release in locked("operate")}
     assert small == {"click", "rich", "markdown-it-py", "mdurl", "pygments"}
 
