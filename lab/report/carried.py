@@ -43,8 +43,8 @@ def _limits(found: Swept) -> list[list[Carried]]:
 def _said(found: Swept, own: list[Carried]) -> str:
     base = next((one for one in own if one.setting == found.baseline), None)
     head = own[0]
-    where = (f"Until {head.workload} passes {head.limit:,.10g} {head.unit}, {many(head.pcpus, 'CPU')}"
-             " carry")
+    where = (f"Until {head.workload} passes {head.limit:,.10g} {head.unit},"
+             f" {many(head.pcpus, 'CPU')} carry")
     if base is None:
         return f"{where} a number of VMs that is not known of {found.baseline}."
     told = f"{where} {_vms(found, base)} with {found.baseline}"
@@ -87,8 +87,8 @@ def grid(found: Swept) -> Grid:
     rows = []
     for own in _limits(found):
         for one in own:
-            label = (f"{one.workload} {one.limit:,.10g} {one.unit}, VMs of {many(one.vcpus, 'vCPU')}"
-                     f" on {one.pcpus}, {one.machine}: {one.setting}")
+            label = (f"{one.workload} {one.limit:,.10g} {one.unit}, VMs of"
+                     f" {many(one.vcpus, 'vCPU')} on {one.pcpus}, {one.machine}: {one.setting}")
             ratio = "" if one.setting == found.baseline else \
                 "-" if one.ratio is None else f"{one.ratio:.2f}{_bracket(one.strict)}"
             rows.append((label, [_vms(found, one), ratio]))
