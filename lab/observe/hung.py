@@ -11,14 +11,20 @@ FILE = "{guest}.tasks"
 
 COMMAND = r"""
 for task in /proc/[0-9]*/task/[0-9]*; do
-	[ -n "$(tr -d '\0' 2>/dev/null <"$task/cmdline")" ] || continue
+	[ -e "$task/exe" ] || continue
 	process=${task#/proc/}
-	echo "task ${task##*/} of ${process%%/*}: $(cat "$task/comm")"
-	grep -E '^(State|Cpus_allowed_list|voluntary_ctxt|nonvoluntary_ctxt)' "$task/status"
-	echo "syscall: $(cat "$task/syscall")"
-	echo "wchan: $(cat "$task/wchan")"
-	cat "$task/stack"
+	echo "task ${task##*/} of ${process%%/*}: $(<"$task/comm")"
+	while read -r line; do
+		case $line in State:*|Cpus_allowed_list:*|*ctxt_switches:*) echo "$line" ;; esac
+	done <"$task/status"
+	echo "syscall: $(<"$task/syscall")"
+	echo "wchan: $(<"$task/wchan")"
+	echo "$(<"$task/stack")"
 done 2>/dev/null
-cat /proc/interrupts /proc/softirqs
+echo "$(</proc/interrupts)"
+echo "$(</proc/softirqs)"
 """
-"""For bash in the guest; a thread that ends meanwhile is left out in part."""
+"""For bash in the guest; a thread that ends meanwhile is left out in part.
+
+It reads nothing that waits for a thread's memory, as /proc/PID/cmdline does, and starts no program:
+the disk may be what the guest waits for."""

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The Dask cluster that a sweep runs on: this machine's cores, a scheduler, or a class by name."""
 
+import asyncio
 import importlib
 import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import dask
 import psutil
@@ -34,6 +37,11 @@ die is counted by `execute`, and Dask watches itself seldom, as emulators need t
 LOGGERS = ("distributed", "tornado.application", "asyncio")
 """They would tell in tracebacks of what is told here."""
 PIP = "$(./pvsync venv sweep)/bin/pip"
+RENEW_S = 1.0
+
+_renewals: WeakKeyDictionary[SpecCluster, Future[None]] = WeakKeyDictionary()
+"""What has workers started anew. It is never broken off: Dask would not know of those that were
+asked for already, and ask for them once more."""
 
 
 @contextmanager
@@ -93,20 +101,27 @@ def find(name: str) -> Callable[..., Any]:
 def renew(client: Client) -> str:
     """Have workers that went away started anew, where the cluster was started here.
 
-    A job may be cancelled or meet its time limit. What hinders it, or nothing.
+    A job may be cancelled or meet its time limit. What hinders it, or nothing. It waits for
+    RENEW_S at most; what takes longer goes on, and the next call tells what came of it.
     """
     cluster = client.cluster
     if not isinstance(cluster, SpecCluster) or cluster.status != Status.running:
         return ""
-    begun = [one for one in cluster.workers.values() if one.status != Status.created]
-    if len(begun) == len(cluster.worker_spec):
-        return ""
+    task = _renewals.get(cluster)
+    if task is None:
+        begun = [one for one in cluster.workers.values() if one.status != Status.created]
+        if len(begun) == len(cluster.worker_spec):
+            return ""
+        task = _renewals[cluster] = asyncio.run_coroutine_threadsafe(
+            _complete(cluster), cluster.loop.asyncio_loop)  # type: ignore[union-attr]
     try:
-        cluster.sync(  # type: ignore[no-untyped-call]
-            _complete, cluster, callback_timeout=CONNECT_S)
-    except Exception as error:  # of any cluster's own kind
-        return _short(error)
-    return ""
+        error = task.exception(RENEW_S)
+    except TimeoutError:
+        return ""
+    except CancelledError:
+        error = None
+    del _renewals[cluster]
+    return _short(error) if error else ""
 
 
 async def _complete(cluster: SpecCluster, workers: int = 0) -> None:

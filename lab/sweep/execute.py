@@ -128,8 +128,9 @@ class Job:
     def _look(self, now: float, slots: int) -> None:
         """Have lost workers started anew, and tell where there are none."""
         if now - self._renewed > RENEW_S:
-            self._renewed = now
-            if (hindered := self.renew()) and hindered != self._hindered:
+            hindered = self.renew()
+            self._renewed = time.monotonic()
+            if hindered and hindered != self._hindered:
                 self._hindered = hindered
                 self.progress.say(f"a worker could not be started anew: {hindered}")
         if slots:

@@ -250,7 +250,8 @@ class Daemon:
             looks: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in late if look}
             await self._phase(late if look else [], looks, settle, "say it", Guest.look, tag, look)
             for name, seen in looks.items():
-                results[name]["look"] = seen.get("look", "")
+                results[name]["look"] = seen.get("look") or base64.b64encode(
+                    seen["error"].encode()).decode()
         alive = [g for g in found if "ready" in results[g.name] and not g.killed]
         await self._phase(alive, results, settle, "stop", self._stop, tag)
         return {"guests": results, "samples": samples, "disturbed": disturbed}
