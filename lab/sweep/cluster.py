@@ -37,7 +37,8 @@ die is counted by `execute`, and Dask watches itself seldom, as emulators need t
 LOGGERS = ("distributed", "tornado.application", "asyncio")
 """They would tell in tracebacks of what is told here."""
 PIP = "$(./pvsync venv sweep)/bin/pip"
-RENEW_S = 1.0
+BEGUN_S = 1.0
+"""So long a start of workers is waited for, before others of the sweep go on."""
 
 _renewals: WeakKeyDictionary[SpecCluster, Future[None]] = WeakKeyDictionary()
 """What has workers started anew. It is never broken off: Dask would not know of those that were
@@ -102,7 +103,7 @@ def renew(client: Client) -> str:
     """Have workers that went away started anew, where the cluster was started here.
 
     A job may be cancelled or meet its time limit. What hinders it, or nothing. It waits for
-    RENEW_S at most; what takes longer goes on, and the next call tells what came of it.
+    BEGUN_S at most; what takes longer goes on, and the next call tells what came of it.
     """
     cluster = client.cluster
     if not isinstance(cluster, SpecCluster) or cluster.status != Status.running:
@@ -115,7 +116,7 @@ def renew(client: Client) -> str:
         task = _renewals[cluster] = asyncio.run_coroutine_threadsafe(
             _complete(cluster), cluster.loop.asyncio_loop)  # type: ignore[union-attr]
     try:
-        error = task.exception(RENEW_S)
+        error = task.exception(BEGUN_S)
     except TimeoutError:
         return ""
     except CancelledError:

@@ -246,9 +246,10 @@ class Daemon:
             disturbed = await disturber.end()
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            late = [g for g in found if results[g.name]["error"] and "began" in results[g.name]]
-            looks: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in late if look}
-            await self._phase(late if look else [], looks, settle, "say it", Guest.look, tag, look)
+            late = [g for g in found
+                    if look and results[g.name]["error"] and "began" in results[g.name]]
+            looks: dict[str, dict[str, Any]] = {g.name: {"error": ""} for g in late}
+            await self._phase(late, looks, settle, "say it", Guest.look, tag, look)
             for name, seen in looks.items():
                 results[name]["look"] = seen.get("look") or base64.b64encode(
                     seen["error"].encode()).decode()

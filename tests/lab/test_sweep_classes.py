@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Cluster classes by name: options, refusals, and workers that went away."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,30 @@ def test_a_worker_that_went_away_is_started_anew() -> None:
         client.wait_for_workers(1, timeout=20)
         assert [*made.workers.values()] != [first]
         assert {one.status for one in made.workers.values()} == {Status.running}
+
+
+def test_a_slow_start_of_workers_is_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep goes on meanwhile, and is told in the end what hindered it."""
+    begun: list[object] = []
+
+    async def slow(made: object) -> None:
+        begun.append(made)
+        await asyncio.sleep(0.5)
+        raise RuntimeError("sbatch: error: down")
+
+    monkeypatch.setattr(cluster, "BEGUN_S", 0.01)
+    with (dask_config.set({"distributed.deploy.lost-worker-timeout": "100ms"}),
+          cluster.connect(cls="distributed.LocalCluster", workers=1,
+                          options={"processes": False, "dashboard_address": ":0"}) as client):
+        client.wait_for_workers(1)
+        made = cast("SpecCluster", client.cluster)
+        (first,) = made.workers.values()
+        made.sync(first.close)  # type: ignore[no-untyped-call]
+        wait(lambda: not made.workers)
+        monkeypatch.setattr(cluster, "_complete", slow)
+        assert [cluster.renew(client) for _ in range(3)] == [""] * 3
+        wait(lambda: cluster.renew(client) == "sbatch: error: down")
+        assert begun == [made]
 
 
 def test_the_user_is_told_that_no_worker_comes(tmp_path: Path,
