@@ -110,15 +110,15 @@ def moments(seen: Samples) -> list[float]:
     return [time - seen.times[0] for time in seen.times[1:]]
 
 
-def _end(seen: Samples) -> float | None:
-    """Difference over all windows, over the mean CPU time of the VMs."""
+def end(seen: Samples) -> float | None:
+    """Difference over all windows, over the mean CPU time of the VMs; None without any."""
     got = sum(seen.used[-1]) - sum(seen.used[0])
     return sum(differences(seen)) * 1e6 / (got / len(seen.used[0])) if got else None
 
 
 def figures(runs: Iterable[Samples | None]) -> Windows | None:
     """What a report says of them; None when no run has any CPU time."""
-    known = [(run, end) for run in runs if run is not None and (end := _end(run)) is not None]
+    known = [(run, ended) for run in runs if run is not None and (ended := end(run)) is not None]
     if not known:
         return None
     apart = [differences(run) for run, _ in known]
@@ -130,8 +130,8 @@ def figures(runs: Iterable[Samples | None]) -> Windows | None:
         mean_ms=_median([1e3 * sum(map(abs, one)) / len(one) for one in apart]),
         most_ms=_median([1e3 * max(map(abs, one)) for one in apart]),
         end_ms=_median([1e3 * sum(one) for one in apart]),
-        end=_median([end for _, end in known]),
-        worst=max((end for _, end in known), key=abs),
+        end=_median([one for _, one in known]),
+        worst=max((one for _, one in known), key=abs),
         granted=stats.median(granted),
     )
 

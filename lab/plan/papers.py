@@ -15,12 +15,14 @@ from lab.core.model import Experiment
 from lab.plan import config
 
 PAPERS = paths.LAB / "papers"
-Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided"]
+Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided",
+                  "uneven"]
 """What is compared: the workload's figure, turned so that more is better; times of remote TLB
 flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
 their time that the measured guests spent spinning for locks; per cent of preemptions in
-sections put off until the vCPU had left its section."""
-SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided")
+sections put off until the vCPU had left its section; per cent of a VM's CPU time by which that of
+the first and the others' were apart after all windows."""
+SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided", "uneven")
 """Measures that are compared as they are, in per cent, not over another scheme's."""
 
 
@@ -74,6 +76,8 @@ class Row:
     """How the run differs from the paper's."""
     reason: str = ""
     """Why what was found is otherwise, once that was measured."""
+    pin: bool = False
+    """Tie vCPU i of each guest to CPU i."""
 
     @property
     def folder(self) -> str:
@@ -90,7 +94,8 @@ class Row:
         names = tuple(filter(None, self.workloads.values())) if quick else tuple(self.workloads)
         return config.experiment(self.experiment, config.Overrides(
             schemes=self.schemes or None, workloads=names, vms=size.vms or None, reps=1,
-            vcpus=size.vcpus or None, pcpus=size.pcpus or None, boots=size.seeds or None))
+            vcpus=size.vcpus or None, pcpus=size.pcpus or None, boots=size.seeds or None,
+            pin=self.pin or None))
 
     def played(self, claim: Claim, quick: bool) -> str:
         """The workload that a claim is about, as it is played; "" when it is not."""

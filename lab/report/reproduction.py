@@ -16,7 +16,7 @@ from typing import Literal
 from lab.core import stats
 from lab.core.cells import FlushTimes
 from lab.core.model import Better
-from lab.observe import figures, flushes
+from lab.observe import figures, flushes, windows
 from lab.plan.papers import SHARES, Claim, Measure, Row
 from lab.report import placebo, verdict
 from lab.report.summary import RunFigure, Summary
@@ -108,6 +108,12 @@ def _avoided(run: RunFigure) -> float | None:
     return None if share is None else 100 * share
 
 
+def _uneven(run: RunFigure) -> float | None:
+    samples = run.observation.samples if run.observation else None
+    apart = windows.end(samples) if samples else None
+    return None if apart is None else 100 * abs(apart)
+
+
 MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "performance": lambda run: run.mean,
     "flush mean": _flush_mean,
@@ -115,6 +121,7 @@ MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "waiters": _waiters,
     "spinning": _spinning,
     "avoided": _avoided,
+    "uneven": _uneven,
 }
 
 

@@ -167,3 +167,18 @@ def test_a_page(tmp_path: Path) -> None:
     assert "| 2 | pmt | ticket | performance | 4.00 |" in text and "Why: it was measured." in text
     assert "Not made in this run." in text
     assert all(len(line) <= 100 or line.startswith("|") for line in text.splitlines())
+
+
+@pytest.mark.parametrize(("first", "second", "verdict"), [
+    (100_000, 99_500, "confirmed"), (99_500, 100_000, "confirmed"), (100_000, 90_000, "differs"),
+])
+def test_shares_that_stay_even(tmp_path: Path, first: int, second: int, verdict: Verdict) -> None:
+    """After all windows together, whoever has more; what single windows lack evens out."""
+    windows = ((first, second), (120_000, 80_000), (80_000, 120_000))
+    made = Synthetic(("ticket",), vms=(2,), counted=lambda scheme, vms: Counted(windows=windows),
+                     observe="ecs", window_ms=100)
+    row = replace(ROW, claims=(Claim("ticket", 0.0, 2, measure="uneven"),))
+    (found,) = reproduction.found(row, summarize(load(made.write(tmp_path))), False)
+    both = 200_000 + (first + second) / 2
+    assert found.ours == pytest.approx(100 * abs(first - second) / both, rel=0.01)
+    assert found.verdict == verdict
