@@ -16,13 +16,15 @@ from lab.plan import config
 
 PAPERS = paths.LAB / "papers"
 Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided",
-                  "uneven"]
+                  "uneven", "short waits", "long waiting"]
 """What is compared: the workload's figure, turned so that more is better; times of remote TLB
 flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
 their time that the measured guests spent spinning for locks; per cent of preemptions in
 sections put off until the vCPU had left its section; per cent of a VM's CPU time by which that of
-the first and the others' were apart after all windows."""
-SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided", "uneven")
+the first and the others' were apart after all windows; of waits for locks, the per cent below 2^16
+cycles, and the per cent of the time that the others took."""
+SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided", "uneven", "short waits",
+                               "long waiting")
 """Measures that are compared as they are, in per cent, not over another scheme's."""
 
 

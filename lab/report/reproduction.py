@@ -16,7 +16,7 @@ from typing import Literal
 from lab.core import stats
 from lab.core.cells import FlushTimes
 from lab.core.model import Better
-from lab.observe import figures, flushes, windows
+from lab.observe import figures, flushes, histogram, windows
 from lab.plan.papers import SHARES, Claim, Measure, Row
 from lab.report import placebo, verdict
 from lab.report.summary import RunFigure, Summary
@@ -32,6 +32,8 @@ FEWEST = 2
 """Seeds of either scheme below which a ratio has no range, and nothing is said of it."""
 LEAST = 0.02
 """What no ratio is said to differ from 1 by less than, whatever the placebo."""
+LONG = 16
+"""Friebel and Biemueller's threshold: waits of bins above it take 2^16 cycles or longer."""
 POINTS = 10.0
 """Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
@@ -114,6 +116,25 @@ def _uneven(run: RunFigure) -> float | None:
     return None if apart is None else 100 * abs(apart)
 
 
+def _short_waits(run: RunFigure) -> float | None:
+    longer = _longer(run, lambda waits, cycles: waits)
+    return None if longer is None else 100 * (1 - longer)
+
+
+def _long_waiting(run: RunFigure) -> float | None:
+    longer = _longer(run, lambda waits, cycles: cycles)
+    return None if longer is None else 100 * longer
+
+
+def _longer(run: RunFigure, of: Callable[[int, int], int]) -> float | None:
+    """The share of bins above LONG of the measured guests' waits that took time."""
+    seen = run.observation
+    bins = histogram.total([one.waits for one in seen.guests[:len(run.values)]] if seen else [])
+    parts = {number: of(waits, cycles) for number, waits, cycles in bins if cycles}
+    whole = sum(parts.values())
+    return sum(part for number, part in parts.items() if number > LONG) / whole if whole else None
+
+
 MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "performance": lambda run: run.mean,
     "flush mean": _flush_mean,
@@ -122,6 +143,8 @@ MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "spinning": _spinning,
     "avoided": _avoided,
     "uneven": _uneven,
+    "short waits": _short_waits,
+    "long waiting": _long_waiting,
 }
 
 

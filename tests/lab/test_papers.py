@@ -182,3 +182,20 @@ def test_shares_that_stay_even(tmp_path: Path, first: int, second: int, verdict:
     both = 200_000 + (first + second) / 2
     assert found.ours == pytest.approx(100 * abs(first - second) / both, rel=0.01)
     assert found.verdict == verdict
+
+
+def test_short_waits_and_the_time_of_long_ones(tmp_path: Path) -> None:
+    """By number and by time, of the measured guests' waits that took time."""
+    def counted(scheme: str, vms: int) -> Counted:
+        return Counted(waits={0: (10**6, 0), 10: (90, 9 * 700), 16: (7, 7 * 40_000),
+                              17: (2, 2 * 70_000), 24: (1, 10**7)})
+
+    made = Synthetic(("tas",), vms=(1,), counted=counted, observe="locks")
+    row = replace(ROW, claims=(Claim("tas", 97.0, 1, measure="short waits"),
+                               Claim("tas", 90.0, 1, measure="long waiting", most=100.0),
+                               Claim("tas", 60.0, 1, measure="long waiting")))
+    found = reproduction.found(row, summarize(load(made.write(tmp_path))), False)
+    long = 10**7 + 140_000
+    assert found[0].ours == pytest.approx(97, abs=0.1)
+    assert found[1].ours == pytest.approx(100 * long / (long + 286_300), abs=0.1)
+    assert [one.verdict for one in found] == ["confirmed", "confirmed", "differs"]
