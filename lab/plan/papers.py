@@ -12,11 +12,12 @@ from typing import Literal
 from lab.core import paths
 from lab.core.errors import UsageError
 from lab.core.model import Experiment
+from lab.core.words import many
 from lab.plan import config
 
 PAPERS = paths.LAB / "papers"
-Measure = Literal["performance", "flush mean", "flush max", "waiters", "spinning", "avoided",
-                  "uneven", "short waits", "long waiting"]
+Measure = Literal["performance", "flush mean", "flush p90", "flush max", "waiters", "spinning",
+                  "avoided", "uneven", "short waits", "long waiting"]
 """What is compared: the workload's figure, turned so that more is better; times of remote TLB
 flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
 their time that the measured guests spent spinning for locks; per cent of preemptions in
@@ -44,6 +45,18 @@ class Claim:
     """Of a share, the upper end where the paper gives a range from `value` on; 0 without."""
     says: str = ""
     """The paper's own wording, where the number stands for a sentence."""
+    against_vms: int = 0
+    """VMs of `against`, where they are others."""
+
+    @property
+    def other_vms(self) -> int:
+        """VMs of `against`."""
+        return self.against_vms or self.vms
+
+
+def over(claim: Claim) -> str:
+    """What a claim compares with, as its page shows it; nothing of a share."""
+    return claim.against + (f", {many(claim.against_vms, 'VM')}" if claim.against_vms else "")
 
 
 @dataclass(frozen=True)
@@ -153,8 +166,9 @@ def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:
         for scheme in filter(None, (claim.scheme, claim.against)):
             if scheme not in labels:
                 raise UsageError(f"{where}: the experiment has no scheme '{scheme}'.")
-        if not quick and claim.vms not in plan.vms:
-            raise UsageError(f"{where}: the experiment has no cell with {claim.vms} VMs.")
+        for vms in (claim.vms, claim.other_vms):
+            if not quick and vms not in plan.vms:
+                raise UsageError(f"{where}: the experiment has no cell with {vms} VMs.")
         if (claim.measure in SHARES) == bool(claim.against):
             raise UsageError(f"{where}: {claim.measure} of {claim.scheme}: 'against' is for"
                              " ratios, and they need it.")

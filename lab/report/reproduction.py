@@ -75,6 +75,10 @@ def _flush_mean(run: RunFigure) -> float | None:
     return _flushed(run, lambda one: one.wall.mean_ns)
 
 
+def _flush_p90(run: RunFigure) -> float | None:
+    return _flushed(run, lambda one: one.wall.p90_ns)
+
+
 def _flush_max(run: RunFigure) -> float | None:
     return _flushed(run, lambda one: one.wall.max_ns)
 
@@ -138,6 +142,7 @@ def _longer(run: RunFigure, of: Callable[[int, int], int]) -> float | None:
 MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "performance": lambda run: run.mean,
     "flush mean": _flush_mean,
+    "flush p90": _flush_p90,
     "flush max": _flush_max,
     "waiters": _waiters,
     "spinning": _spinning,
@@ -213,25 +218,24 @@ def _found(claim: Claim, workload: str, summary: Summary) -> Found:
         return Found(claim, None, 0, 0, None, 0, "not played")
     measure = MEASURES[claim.measure]
 
-    def values(scheme: str) -> Values:
-        runs = summary.results.of(scheme, workload, claim.vms)
+    def values(scheme: str, vms: int) -> Values:
+        runs = summary.results.of(scheme, workload, vms)
         return {(run.run.boot, run.run.rep): value for run in runs
                 if (value := measure(run)) is not None}
 
     better = known[workload].better if claim.measure == "performance" else "lower"
-    cell = summary.cell(claim.scheme, workload, claim.vms)
-    far = (cell.placebo_spread if claim.measure == "performance"
-           else _measured_placebo(claim, summary, values))
-    others = values(claim.against) if claim.against else {}
+    far = [one for vms in {claim.vms, claim.other_vms}
+           if (one := _placebo(summary, values, vms)) is not None]
+    others = values(claim.against, claim.other_vms) if claim.against else {}
     alike = summary.alikeness or 0, summary.results.manifest.reps
-    return judged(claim, values(claim.scheme), others, better, far, alike)
+    return judged(claim, values(claim.scheme, claim.vms), others, better, max(far, default=None),
+                  alike)
 
 
-def _measured_placebo(claim: Claim, summary: Summary,
-                      values: Callable[[str], Values]) -> float | None:
-    """How far the baseline's twins are from it in another measure than the workload's figure."""
+def _placebo(summary: Summary, values: Callable[[str, int], Values], vms: int) -> float | None:
+    """How far the baseline's twins are from it."""
     manifest = summary.results.manifest
-    base = stats.median([*values(manifest.baseline).values()])
+    base = stats.median([*values(manifest.baseline, vms).values()])
     far = [abs(middle / base - 1) for label in placebo.labels(manifest)
-           if base and (middle := stats.median([*values(label).values()])) is not None]
+           if base and (middle := stats.median([*values(label, vms).values()])) is not None]
     return max(far, default=None)

@@ -199,3 +199,15 @@ def test_short_waits_and_the_time_of_long_ones(tmp_path: Path) -> None:
     assert found[0].ours == pytest.approx(97, abs=0.1)
     assert found[1].ours == pytest.approx(100 * long / (long + 286_300), abs=0.1)
     assert [one.verdict for one in found] == ["confirmed", "confirmed", "differs"]
+
+
+def test_over_another_number_of_vms(tmp_path: Path) -> None:
+    """A scheme's slow-down by its neighbours; the placebo is the farther one of both numbers."""
+    row = replace(ROW, claims=(Claim("ticket", 0.25, 2, "ticket", against_vms=1),
+                               Claim("pmt", 0.5, 2, "ticket", "flush p90", against_vms=1)))
+    found = reproduction.found(row, made(tmp_path), False)
+    assert found[0].ours == pytest.approx(0.25, rel=0.1) and found[0].verdict == "confirmed"
+    assert found[0].placebo is not None and found[0].placebo > 0.001
+    assert found[1].ours == pytest.approx(8, rel=0.15) and found[1].verdict == "contradicted"
+    cells = paper_page.cells(found[0], False)
+    assert cells[:3] == ["2", "ticket", "ticket, 1 VM"]
