@@ -17,14 +17,14 @@ from lab.plan import config
 
 PAPERS = paths.LAB / "papers"
 Measure = Literal["performance", "flush mean", "flush p90", "flush max", "waiters", "spinning",
-                  "avoided", "uneven", "short waits", "long waiting"]
+                  "avoided", "uneven", "lent", "long waits", "long waiting"]
 """What is compared: the workload's figure, turned so that more is better; times of remote TLB
 flushes; of waits past the stall threshold, the per cent in which the lock was free; per cent of
 their time that the measured guests spent spinning for locks; per cent of preemptions in
 sections put off until the vCPU had left its section; per cent of a VM's CPU time by which that of
-the first and the others' were apart after all windows; of waits for locks, the per cent below 2^16
-cycles, and the per cent of the time that the others took."""
-SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided", "uneven", "short waits",
+the first and the others' were apart after all windows, and that was lent; of waits for locks, the
+per cent of 2^16 cycles or more; of their time, the per cent of waits of about a time slice."""
+SHARES: tuple[Measure, ...] = ("waiters", "spinning", "avoided", "uneven", "lent", "long waits",
                                "long waiting")
 """Measures that are compared as they are, in per cent, not over another scheme's."""
 
@@ -46,7 +46,8 @@ class Claim:
     says: str = ""
     """The paper's own wording, where the number stands for a sentence."""
     against_vms: int = 0
-    """VMs of `against`, where they are others."""
+    """VMs of `against`, where they are others. A ratio of performance is over the VM's share then:
+    of two VMs over one, it is 1 if each has half of what the one has."""
 
     @property
     def other_vms(self) -> int:
@@ -172,3 +173,7 @@ def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:
         if (claim.measure in SHARES) == bool(claim.against):
             raise UsageError(f"{where}: {claim.measure} of {claim.scheme}: 'against' is for"
                              " ratios, and they need it.")
+        if claim.against_vms and not claim.against:
+            raise UsageError(f"{where}: {claim.scheme}: 'against_vms' needs 'against'.")
+        if (claim.against, claim.other_vms) == (claim.scheme, claim.vms):
+            raise UsageError(f"{where}: {claim.scheme} is compared with itself.")

@@ -32,8 +32,11 @@ FEWEST = 2
 """Seeds of either scheme below which a ratio has no range, and nothing is said of it."""
 LEAST = 0.02
 """What no ratio is said to differ from 1 by less than, whatever the placebo."""
-LONG = 16
-"""Friebel and Biemueller's threshold: waits of bins above it take 2^16 cycles or longer."""
+LONG, SLICE = 16, 19
+"""Waits of bins above them take 2^16 cycles or longer, the threshold of Friebel and Biemueller;
+2^19, which is a sixth of a time slice of 3 ms, as a guest's cycles are of 1 GHz here."""
+EVEN = 1.0
+"""CPU times are even below so many per cent, if as much was lent."""
 POINTS = 10.0
 """Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
@@ -47,7 +50,8 @@ MEANING: dict[Verdict, str] = {
     "no difference": "the paper has one; none is shown here, and the range has no room for the"
                      " square root of its ratio",
     "cannot tell": "no difference is shown, and the range or the placebo has room for what the"
-                   " paper has, or for another one where it has none",
+                   " paper has, or for another one where it has none. Even CPU times tell nothing"
+                   f" where less than {EVEN:g} % was lent, or where stock's own part by as much",
     "differs": f"per cents more than {POINTS:g} points or a factor of 2 apart",
     "too few seeds": "one seed has no range",
     "not played": "no valid run of it",
@@ -120,23 +124,28 @@ def _uneven(run: RunFigure) -> float | None:
     return None if apart is None else 100 * abs(apart)
 
 
-def _short_waits(run: RunFigure) -> float | None:
-    longer = _longer(run, lambda waits, cycles: waits)
-    return None if longer is None else 100 * (1 - longer)
+def _lent(run: RunFigure) -> float | None:
+    """To all VMs together, of the mean of their CPU times: by so much loans alone part two."""
+    share = figures.preempted(run.observation).borrowed if run.observation else None
+    return None if share is None else 100 * share * run.run.vms
+
+
+def _long_waits(run: RunFigure) -> float | None:
+    return _longer(run, LONG, lambda waits, cycles: waits)
 
 
 def _long_waiting(run: RunFigure) -> float | None:
-    longer = _longer(run, lambda waits, cycles: cycles)
-    return None if longer is None else 100 * longer
+    return _longer(run, SLICE, lambda waits, cycles: cycles)
 
 
-def _longer(run: RunFigure, of: Callable[[int, int], int]) -> float | None:
-    """The share of bins above LONG of the measured guests' waits that took time."""
+def _longer(run: RunFigure, last: int, of: Callable[[int, int], int]) -> float | None:
+    """The per cent of bins above `last` of the measured guests' waits that took time."""
     seen = run.observation
     bins = histogram.total([one.waits for one in seen.guests[:len(run.values)]] if seen else [])
     parts = {number: of(waits, cycles) for number, waits, cycles in bins if cycles}
     whole = sum(parts.values())
-    return sum(part for number, part in parts.items() if number > LONG) / whole if whole else None
+    above = sum(part for number, part in parts.items() if number > last)
+    return 100 * above / whole if whole else None
 
 
 MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
@@ -148,7 +157,8 @@ MEASURES: dict[Measure, Callable[[RunFigure], float | None]] = {
     "spinning": _spinning,
     "avoided": _avoided,
     "uneven": _uneven,
-    "short waits": _short_waits,
+    "lent": _lent,
+    "long waits": _long_waits,
     "long waiting": _long_waiting,
 }
 
@@ -224,12 +234,32 @@ def _found(claim: Claim, workload: str, summary: Summary) -> Found:
                 if (value := measure(run)) is not None}
 
     better = known[workload].better if claim.measure == "performance" else "lower"
-    far = [one for vms in {claim.vms, claim.other_vms}
-           if (one := _placebo(summary, values, vms)) is not None]
+    far = [off for vms in {claim.vms, claim.other_vms}
+           if (off := _placebo(summary, values, vms)) is not None]
     others = values(claim.against, claim.other_vms) if claim.against else {}
     alike = summary.alikeness or 0, summary.results.manifest.reps
-    return judged(claim, values(claim.scheme, claim.vms), others, better, max(far, default=None),
-                  alike)
+    share = claim.vms / claim.other_vms if claim.measure == "performance" else 1.0
+    own = {unit: value / share if better == "lower" else value * share
+           for unit, value in values(claim.scheme, claim.vms).items()}
+    one = judged(claim, own, others, better, max(far, default=None),
+                 alike)
+    return _evenly(one, workload, summary) if claim.measure == "uneven" else one
+
+
+def _evenly(one: Found, workload: str, summary: Summary) -> Found:
+    """Even CPU times say something where as much was lent, and stock's own are even."""
+    manifest = summary.results.manifest
+
+    def middle(measure: Measure, label: str) -> float:
+        runs = summary.results.of(label, workload, one.claim.vms)
+        known = [value for run in runs if (value := MEASURES[measure](run)) is not None]
+        return stats.median(known) or 0.0
+
+    stock = max(middle("uneven", label)
+                for label in (manifest.baseline, *placebo.labels(manifest)))
+    blind = stock >= EVEN or middle("lent", one.claim.scheme) < EVEN
+    said: Verdict = "cannot tell" if one.verdict == "confirmed" and blind else one.verdict
+    return replace(one, placebo=stock / 100, verdict=said)
 
 
 def _placebo(summary: Summary, values: Callable[[str, int], Values], vms: int) -> float | None:

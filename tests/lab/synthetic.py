@@ -67,16 +67,19 @@ class Counted:
     """Window and inefficiency (ppm) of each VM's epochs, 10 ms apart; two before the run too."""
     cpu_waits: tuple[tuple[Bins, int], ...] = ()
     """Of each VM, its waits for a CPU in nanoseconds, and the longest."""
+    other_waits: Bins | None = None
+    """Of all guests but the first, if theirs are others."""
 
     def write(self, folder: Path, guests: list[str]) -> None:
         """Two snapshots of each."""
         for when, share in (("before", 0), ("after", 1)):
             timed = {} if self.flushes is None else {
                 "debug/tlb_latency": latency_lines(self.flushes if share else {})}
-            for guest in guests:
+            for place, guest in enumerate(guests):
+                other = self.other_waits if place else None
                 text = sections(timed | {
                     "debug/counters": _pairs(self.guest, share),
-                    "debug/lock_waits": _bins(self.waits, share),
+                    "debug/lock_waits": _bins(self.waits if other is None else other, share),
                 })
                 (folder / observed.file_name(guest, when)).write_text(text)
             text = sections({"debug/counters": _pairs(self.host, share)} | {

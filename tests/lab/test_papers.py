@@ -42,6 +42,9 @@ def test_each_paper_can_be_played(name: str) -> None:
     ('measure = "waiters"', 'measure = "waits"', "measure must be"),
     ('experiment = "figure5"', 'experiment = "figure55"', "no experiment 'figure55'"),
     ("seeds = 2", "seeds = 0.5", "seeds must be"),
+    ('measure = "waiters"', 'measure = "waiters"\nagainst_vms = 1', "needs 'against'"),
+    ('against = "ticket"', 'against = "ticket"\nagainst_vms = 9', "no cell with 9 VMs"),
+    ('against = "ticket"', 'against = "pmt"', "pmt is compared with itself"),
     ("title", "tittle", "unknown key 'tittle'"),
 ])
 def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str,
@@ -52,6 +55,13 @@ def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(papers, "PAPERS", tmp_path)
     with pytest.raises(UsageError, match=message):
         papers.load("pmt")
+
+
+def test_a_row_ties_vcpus_to_cpus() -> None:
+    """Where its paper does so, and nowhere else."""
+    rows = [row for name in papers.names() for row in papers.load(name).rows]
+    assert {row.pin for row in rows} == {False, True}
+    assert all(row.plan(quick).pin == row.pin for row in rows for quick in (False, True))
 
 
 def test_a_paper_that_there_is_none_of() -> None:
@@ -167,47 +177,3 @@ def test_a_page(tmp_path: Path) -> None:
     assert "| 2 | pmt | ticket | performance | 4.00 |" in text and "Why: it was measured." in text
     assert "Not made in this run." in text
     assert all(len(line) <= 100 or line.startswith("|") for line in text.splitlines())
-
-
-@pytest.mark.parametrize(("first", "second", "verdict"), [
-    (100_000, 99_500, "confirmed"), (99_500, 100_000, "confirmed"), (100_000, 90_000, "differs"),
-])
-def test_shares_that_stay_even(tmp_path: Path, first: int, second: int, verdict: Verdict) -> None:
-    """After all windows together, whoever has more; what single windows lack evens out."""
-    windows = ((first, second), (120_000, 80_000), (80_000, 120_000))
-    made = Synthetic(("ticket",), vms=(2,), counted=lambda scheme, vms: Counted(windows=windows),
-                     observe="ecs", window_ms=100)
-    row = replace(ROW, claims=(Claim("ticket", 0.0, 2, measure="uneven"),))
-    (found,) = reproduction.found(row, summarize(load(made.write(tmp_path))), False)
-    both = 200_000 + (first + second) / 2
-    assert found.ours == pytest.approx(100 * abs(first - second) / both, rel=0.01)
-    assert found.verdict == verdict
-
-
-def test_short_waits_and_the_time_of_long_ones(tmp_path: Path) -> None:
-    """By number and by time, of the measured guests' waits that took time."""
-    def counted(scheme: str, vms: int) -> Counted:
-        return Counted(waits={0: (10**6, 0), 10: (90, 9 * 700), 16: (7, 7 * 40_000),
-                              17: (2, 2 * 70_000), 24: (1, 10**7)})
-
-    made = Synthetic(("tas",), vms=(1,), counted=counted, observe="locks")
-    row = replace(ROW, claims=(Claim("tas", 97.0, 1, measure="short waits"),
-                               Claim("tas", 90.0, 1, measure="long waiting", most=100.0),
-                               Claim("tas", 60.0, 1, measure="long waiting")))
-    found = reproduction.found(row, summarize(load(made.write(tmp_path))), False)
-    long = 10**7 + 140_000
-    assert found[0].ours == pytest.approx(97, abs=0.1)
-    assert found[1].ours == pytest.approx(100 * long / (long + 286_300), abs=0.1)
-    assert [one.verdict for one in found] == ["confirmed", "confirmed", "differs"]
-
-
-def test_over_another_number_of_vms(tmp_path: Path) -> None:
-    """A scheme's slow-down by its neighbours; the placebo is the farther one of both numbers."""
-    row = replace(ROW, claims=(Claim("ticket", 0.25, 2, "ticket", against_vms=1),
-                               Claim("pmt", 0.5, 2, "ticket", "flush p90", against_vms=1)))
-    found = reproduction.found(row, made(tmp_path), False)
-    assert found[0].ours == pytest.approx(0.25, rel=0.1) and found[0].verdict == "confirmed"
-    assert found[0].placebo is not None and found[0].placebo > 0.001
-    assert found[1].ours == pytest.approx(8, rel=0.15) and found[1].verdict == "contradicted"
-    cells = paper_page.cells(found[0], False)
-    assert cells[:3] == ["2", "ticket", "ticket, 1 VM"]
