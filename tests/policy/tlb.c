@@ -112,7 +112,7 @@ static bool nothing_is_left_of_it(void)
 	for (int i = 0; i < TEST_VCPUS; i++) {
 		struct pvsync_tlb *tlb = &vcpus[i].arch.pvsync.tlb;
 
-		if (tlb->all || tlb->nr || tlb->pages || tlb->lock)
+		if (tlb->list.all || tlb->list.nr || tlb->list.pages || tlb->lock)
 			return false;
 	}
 	return !requests && kernel_is_left();
@@ -218,7 +218,7 @@ static void without_a_map_all_flush_everything(void)
 	vm.arch.apic_map = NULL;
 	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, pages_at(0, 1), PAGE | PAGE_SHIFT), 2);
 	for (int i = 0; i < TEST_VCPUS; i++)
-		CHECK(test_bit(i, requested) && vcpus[i].arch.pvsync.tlb.all);
+		CHECK(test_bit(i, requested) && vcpus[i].arch.pvsync.tlb.list.all);
 	for (int i = TEST_VCPUS; i < KVM_MAX_VCPUS; i++)
 		CHECK(!test_bit(i, requested));
 	/* Those that are online, that is. */
@@ -226,7 +226,7 @@ static void without_a_map_all_flush_everything(void)
 	vm.arch.apic_map = NULL;
 	vm.online_vcpus.counter = 2;
 	CHECK_EQ(pvsync_tlb_shootdown(me, 2, 0, 0, 0), 2);
-	CHECK(requested[0] == 3 && !vcpus[2].arch.pvsync.tlb.all);
+	CHECK(requested[0] == 3 && !vcpus[2].arch.pvsync.tlb.list.all);
 	/* A range that no address space has is refused all the same. */
 	set_up();
 	vm.arch.apic_map = NULL;
@@ -234,25 +234,25 @@ static void without_a_map_all_flush_everything(void)
 }
 
 /* What the vCPU with index 1 has been asked to flush so far. */
-static const struct pvsync_tlb *asked(u32 pages, u64 what)
+static const struct pvsync_tlb_list *asked(u32 pages, u64 what)
 {
 	CHECK_EQ(pvsync_tlb_shootdown(me, ONE, 0, pages_at(0, pages), what), 0);
-	return &vcpus[1].arch.pvsync.tlb;
+	return &vcpus[1].arch.pvsync.tlb.list;
 }
 
 static void ranges_are_kept_up_to_a_number(void)
 {
-	const struct pvsync_tlb *tlb;
+	const struct pvsync_tlb_list *list;
 	int i;
 
 	set_up();
 	for (i = 0; i < PVSYNC_TLB_RANGES; i++) {
-		tlb = asked(1, (PAGE + i * PAGE_SIZE) | PAGE_SHIFT);
-		CHECK(!tlb->all);
-		CHECK_EQ(tlb->nr, i + 1);
-		CHECK_EQ(tlb->pages, i + 1);
-		CHECK_EQ(tlb->ranges[i].start, PAGE + i * PAGE_SIZE);
-		CHECK_EQ(tlb->ranges[i].pages, 1);
+		list = asked(1, (PAGE + i * PAGE_SIZE) | PAGE_SHIFT);
+		CHECK(!list->all);
+		CHECK_EQ(list->nr, i + 1);
+		CHECK_EQ(list->pages, i + 1);
+		CHECK_EQ(list->ranges[i].start, PAGE + i * PAGE_SIZE);
+		CHECK_EQ(list->ranges[i].pages, 1);
 		CHECK_EQ(counted[PVSYNC_tlb_merged], i);
 	}
 	CHECK(asked(1, PAGE | PAGE_SHIFT)->all);

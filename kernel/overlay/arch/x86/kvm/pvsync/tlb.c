@@ -273,7 +273,7 @@ static void tlb_ask_targets(struct kvm_vcpu *me, struct shootdown *shot)
 
 		pvsync_count_for(me, tlb_state_of(target), 1);
 		pvsync_tlb_lock(tlb);
-		merged = pvsync_tlb_note_range(tlb, &shot->range);
+		merged = pvsync_tlb_note_range(&tlb->list, &shot->range);
 		tlb_note_asked(shot, n++, tlb);
 		pvsync_tlb_unlock(tlb);
 		if (merged)

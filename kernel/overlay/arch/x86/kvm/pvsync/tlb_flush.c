@@ -41,7 +41,7 @@ static bool tlb_is_by_address(struct kvm_vcpu *vcpu)
 
 /* Context: the CPU where @vcpu was last in the guest, which holds its translations. */
 static void tlb_flush_ranges(struct kvm_vcpu *vcpu,
-			     const struct pvsync_tlb *todo)
+			     const struct pvsync_tlb_list *todo)
 {
 	unsigned int i;
 	u32 page;
@@ -55,7 +55,7 @@ static void tlb_flush_ranges(struct kvm_vcpu *vcpu,
 	pvsync_count_for(vcpu, PVSYNC_tlb_pages, todo->pages);
 }
 
-static bool tlb_flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb *todo)
+static bool tlb_flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tlb_list *todo)
 {
 	bool here;
 
@@ -78,13 +78,13 @@ static bool tlb_flushed_by_address(struct kvm_vcpu *vcpu, const struct pvsync_tl
 void pvsync_flush_tlb(struct kvm_vcpu *vcpu)
 {
 	struct pvsync_tlb *tlb = &vcpu->arch.pvsync.tlb;
-	struct pvsync_tlb todo;
+	struct pvsync_tlb_list todo;
 
 	pvsync_tlb_lock(tlb);
-	todo = *tlb;
-	tlb->all = false;
-	tlb->nr = 0;
-	tlb->pages = 0;
+	todo = tlb->list;
+	tlb->list.all = false;
+	tlb->list.nr = 0;
+	tlb->list.pages = 0;
 	/* Whoever loads this with acquire sees all that this thread has emulated so far. */
 	smp_store_release(&tlb->done, tlb->asked);
 	pvsync_tlb_unlock(tlb);

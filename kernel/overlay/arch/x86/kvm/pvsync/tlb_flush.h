@@ -23,20 +23,20 @@ static inline void pvsync_tlb_unlock(struct pvsync_tlb *tlb) __releases(bitlock)
 }
 
 /* Add @range to what has to be flushed. Return: whether there was something already. */
-static inline bool pvsync_tlb_note_range(struct pvsync_tlb *tlb,
+static inline bool pvsync_tlb_note_range(struct pvsync_tlb_list *list,
 					 const struct pvsync_tlb_range *range)
 {
-	bool merged = tlb->all || tlb->nr;
+	bool merged = list->all || list->nr;
 
-	if (tlb->all)
+	if (list->all)
 		return merged;
-	if (!range->pages || range->pages > PVSYNC_TLB_MAX_PAGES - tlb->pages ||
-	    tlb->nr == PVSYNC_TLB_RANGES) {
-		tlb->all = true;
+	if (!range->pages || range->pages > PVSYNC_TLB_MAX_PAGES - list->pages ||
+	    list->nr == PVSYNC_TLB_RANGES) {
+		list->all = true;
 		return merged;
 	}
-	tlb->ranges[tlb->nr++] = *range;
-	tlb->pages += range->pages;
+	list->ranges[list->nr++] = *range;
+	list->pages += range->pages;
 	return merged;
 }
 

@@ -29,25 +29,34 @@ struct pvsync_tlb_range {
 };
 
 /**
- * struct pvsync_tlb - what a vCPU has to flush before it enters the guest
- * @lock: bit 0 guards the rest; it is a bit, as all of the struct is zero to begin with
+ * struct pvsync_tlb_list - what a vCPU has to flush before it enters the guest
  * @all: flush every translation; the ranges do not matter then
  * @nr: number of @ranges
  * @pages: sum of their pages
  * @ranges: the ranges
+ */
+struct pvsync_tlb_list {
+	bool			all;
+	unsigned int		nr;
+	unsigned int		pages;
+	struct pvsync_tlb_range	ranges[PVSYNC_TLB_RANGES];
+};
+
+/**
+ * struct pvsync_tlb - a vCPU's part in shootdowns
+ * @lock: bit 0 guards @list, @asked, and stores to @done; it is a bit, as all of the struct is
+ *	zero to begin with
+ * @list: what the vCPU has to flush
  * @asked: sequence number of the last request
  * @done: sequence number of the last request that the vCPU has flushed for; read without
  *	the lock
  * @settled: the rest of the last exit's work uses no address of the guest's page tables;
  *	written by the vCPU's thread, read by others without the lock
- * @returned: the highest sequence number whose hypercall has returned
+ * @returned: the highest sequence number whose hypercall has returned; without the lock
  */
 struct pvsync_tlb {
 	unsigned long		lock;
-	bool			all;
-	unsigned int		nr;
-	unsigned int		pages;
-	struct pvsync_tlb_range	ranges[PVSYNC_TLB_RANGES];
+	struct pvsync_tlb_list	list;
 	u64			asked;
 	u64			done;
 	bool			settled;
