@@ -46,7 +46,7 @@ struct pvsync_choice pvsync_candidate_choice, pvsync_yield_choice;
 unsigned int pvsync_spin_gap_us;
 
 static struct kvm vm;
-static struct kvm_vcpu vcpus[2], *const me = &vcpus[0];
+static struct kvm_vcpu vcpus[TEST_VCPUS], *const me = &vcpus[0];
 static void (*in_search)(void);
 static u64 handling_ns;
 
@@ -183,9 +183,39 @@ static void nothing_is_taken_off_that_is_not_known(void)
 	expect_spin(search_while_the_key_goes_and_comes, 1004 * US);
 }
 
+/* Each outcome is of one yield, by vCPUs of whatever word, and of those alone that are online. */
+static void yields_by_many_are_counted_once(void)
+{
+	static const int by[] = { 5, 63, 64, 127, 128, 130 };
+	struct kvm_vcpu *target = &vcpus[1];
+
+	for (unsigned int online = 0; online <= TEST_VCPUS; online++) {
+		unsigned int known = 0;
+
+		set_up(NULL);
+		vm.online_vcpus.counter = online;
+		for (unsigned int i = 0; i < TEST_VCPUS; i++) {
+			vm.vcpus[i] = &vcpus[i];
+			vcpus[i].kvm = &vm;
+			vcpus[i].vcpu_idx = i;
+		}
+		for (unsigned int i = 0; i < ARRAY_SIZE(by); i++) {
+			spin_note_yield(&vcpus[by[i]], target, 0);
+			known += by[i] < (int)online;
+		}
+		for (int looks = 0; looks < 2; looks++) {
+			pvsync_count_yields_to(target, 0);
+			CHECK_EQ(counted[PVSYNC_yield_picked], known);
+			CHECK_EQ(counted[PVSYNC_yield_ran], known);
+			target->arch.pvsync.wanted = true;
+		}
+	}
+}
+
 int main(void)
 {
 	RUN_TEST(others_time_does_not_count);
 	RUN_TEST(nothing_is_taken_off_that_is_not_known);
+	RUN_TEST(yields_by_many_are_counted_once);
 	return check_summary();
 }

@@ -174,7 +174,9 @@ static unsigned long jiffies __attribute__((__unused__));
 
 #define time_before_eq(a, b)	((long)((b) - (a)) >= 0)
 
+#define BITS_PER_LONG		64
 #define BITS_PER_TYPE(type)	(sizeof(type) * 8)
+#define BIT_WORD(nr)		((nr) / BITS_PER_LONG)
 #define BITS_TO_LONGS(nr)	(((nr) + 63) / 64)
 #define BIT(nr)			(1UL << (nr))
 #define BIT_ULL(nr)		(1ULL << (nr))

@@ -176,9 +176,28 @@ static int latency_show(struct seq_file *seq, void *unused)
 	return 0;
 }
 
+static void tlb_stat_clear_lengths(struct lengths *lengths)
+{
+	unsigned int bin;
+
+	WRITE_ONCE(lengths->sum, 0);
+	WRITE_ONCE(lengths->max, 0);
+	for (bin = 0; bin < BINS; bin++)
+		WRITE_ONCE(lengths->bins[bin], 0);
+}
+
+/* Word by word: others may read the file meanwhile. */
 static void tlb_stat_clear(unsigned int cpu)
 {
-	memset(per_cpu_ptr(&latencies, cpu), 0, sizeof(latencies));
+	unsigned int by;
+
+	for (by = 0; by < PVSYNC_NR_TLB_MECHANISMS; by++) {
+		struct latency *latency = per_cpu_ptr(&latencies[by], cpu);
+
+		WRITE_ONCE(latency->calls, 0);
+		tlb_stat_clear_lengths(&latency->wall);
+		tlb_stat_clear_lengths(&latency->ran);
+	}
 }
 
 static ssize_t latency_write(struct file *file, const char __user *buf, size_t count,

@@ -48,7 +48,7 @@ struct kvm_vcpu;
  * @waiter: its place among waiters for a CPU; others write it and the next two as well
  * @wanted: @wanted_by may have bits
  * @wanted_by: vCPUs, by their index, that yielded to this vCPU since it ran last
- * @tlb: translations to flush
+ * @tlb: its part in shootdowns
  * @ecs: what it shares of its critical sections
  * @loan: extra time in them, and the account of it
  * @cpu_wait: how long it waited for a CPU

@@ -3,7 +3,9 @@
  * Spinning vCPUs: one entry for all signs of spinning, the choice of a vCPU to run
  * instead, the yield, and the outcome of the yield.
  */
+#include <linux/bitops.h>
 #include <linux/kvm_host.h>
+#include <linux/minmax.h>
 #include <linux/sched/clock.h>
 
 #include <trace/events/pvsync.h>
@@ -300,16 +302,22 @@ static void spin_count_outcome(struct kvm_vcpu *vcpu, struct kvm_vcpu *by,
 void pvsync_count_yields_to(struct kvm_vcpu *vcpu, int cpu)
 {
 	struct pvsync_vcpu *mine = &vcpu->arch.pvsync;
-	unsigned long i;
+	unsigned int online, base;
 
 	if (likely(!READ_ONCE(mine->wanted)))
 		return;
 	WRITE_ONCE(mine->wanted, false);
 	smp_mb();	/* see spin_note_yield() */
-	for_each_set_bit(i, mine->wanted_by, atomic_read(&vcpu->kvm->online_vcpus)) {
-		struct kvm_vcpu *by = kvm_get_vcpu(vcpu->kvm, i);
+	online = atomic_read(&vcpu->kvm->online_vcpus);
+	for (base = 0; base < online; base += BITS_PER_LONG) {
+		unsigned long set = READ_ONCE(mine->wanted_by[BIT_WORD(base)]);
+		unsigned long i;
 
-		if (test_and_clear_bit(i, mine->wanted_by) && by)
-			spin_count_outcome(vcpu, by, cpu);
+		for_each_set_bit(i, &set, min_t(unsigned int, online - base, BITS_PER_LONG)) {
+			struct kvm_vcpu *by = kvm_get_vcpu(vcpu->kvm, base + i);
+
+			if (test_and_clear_bit(base + i, mine->wanted_by) && by)
+				spin_count_outcome(vcpu, by, cpu);
+		}
 	}
 }

@@ -16,9 +16,9 @@
  *	caller, shootdown()			target, vcpu_enter_guest()
  *	-------------------			--------------------------
  *	[guest] entry of the page table = new
- *	[S]   range -> tlb, under the lock
+ *	[S]   range -> list, under the lock
  *	[RmW] bit in requests			[RmW] bit in requests -> 0
- *					(1)	[L]   tlb, under the lock; flush
+ *					(1)	[L]   list, under the lock; flush
  *	      MB				[S]   mode = IN_GUEST_MODE
  *	[L]   mode				      MB
  *	      not OUTSIDE_GUEST_MODE:	(2)	[L]   requests: bit set? back to (1)

@@ -337,14 +337,17 @@ static u32 window_steer_search(struct kvm *kvm, const struct pvsync_epoch *epoch
 	struct pvsync_bounds bounds = window_bounds_of(kvm);
 	u32 policy = pvsync_window_of(kvm);
 	bool steady = policy == PVSYNC_WINDOW_STEADY;
+	bool goes_on;
 	u32 window;
 
 	if (!window_policy_searches(policy)) {
 		WRITE_ONCE(epochs->searching, PVSYNC_WINDOW_KVM);
 		return 0;
 	}
-	window = pvsync_aple_steer(&epochs->aple, &bounds, steady, epochs->searching == policy,
-				   epoch->cpu_ns, inefficiency);
+	/* window_leave_search() may store at the same time. */
+	goes_on = READ_ONCE(epochs->searching) == policy;
+	window = pvsync_aple_steer(&epochs->aple, &bounds, steady, goes_on, epoch->cpu_ns,
+				   inefficiency);
 	WRITE_ONCE(epochs->window, window);
 	WRITE_ONCE(epochs->searching, policy);
 	return window;

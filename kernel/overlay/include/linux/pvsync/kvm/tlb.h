@@ -52,7 +52,8 @@ struct pvsync_tlb_list {
  *	the lock
  * @settled: the rest of the last exit's work uses no address of the guest's page tables;
  *	written by the vCPU's thread, read by others without the lock
- * @returned: the highest sequence number whose hypercall has returned; without the lock
+ * @returned: the highest sequence number whose hypercall has returned; callers raise it, and
+ *	the vCPU's thread reads it, without the lock
  */
 struct pvsync_tlb {
 	unsigned long		lock;
