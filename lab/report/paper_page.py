@@ -52,7 +52,8 @@ def of(paper: Paper, rows: Iterable[tuple[Row, Summary]], quick: bool,
 
 def _setting(summary: Summary) -> str:
     m = summary.results.manifest
-    return (f"{m.vcpus} vCPUs on {m.pcpus} CPUs, {', '.join(w.name for w in m.workloads)};"
+    tied = ", each tied to one" if m.pin else ""
+    return (f"{m.vcpus} vCPUs on {m.pcpus} CPUs{tied}, {', '.join(w.name for w in m.workloads)};"
             f" {m.backend}, machine {m.machine}, Linux {m.base_version}, commit {m.commit[:12]}.")
 
 
