@@ -54,10 +54,10 @@ class Claim:
         """VMs of `against`."""
         return self.against_vms or self.vms
 
-
-def over(claim: Claim) -> str:
-    """What a claim compares with, as its page shows it; nothing of a share."""
-    return claim.against + (f", {many(claim.against_vms, 'VM')}" if claim.against_vms else "")
+    @property
+    def over(self) -> str:
+        """What it is compared with, as its page shows it; nothing of a share."""
+        return self.against + (f", {many(self.against_vms, 'VM')}" if self.against_vms else "")
 
 
 @dataclass(frozen=True)

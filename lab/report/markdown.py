@@ -2,7 +2,7 @@
 """Tables and sentences of a report as Markdown."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lab.report import opening, table
 from lab.report.grids import Grid
@@ -12,6 +12,8 @@ WIDTH = 100
 """Columns of prose."""
 BLOCK = "    "
 """Before each line of code."""
+GOES_ON = " \\\n"
+"""Between two lines of a command."""
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*_<|`"})
 
 
@@ -78,7 +80,17 @@ def made_by(command: Sequence[str]) -> str:
     line = f"Made by `{' '.join(command)}`"
     if len(line) <= WIDTH:
         return line
-    parts = textwrap.wrap(" ".join(command), WIDTH - len(BLOCK) - 2, subsequent_indent=BLOCK,
+    room = WIDTH - len(BLOCK) - 2
+    parts = textwrap.wrap(" ".join(command), room, subsequent_indent=BLOCK,
                           break_long_words=False, break_on_hyphens=False)
-    return "\n".join(["Made by", "", *(f"{BLOCK}{part}" for part in
-                                       " \\\n".join(parts).splitlines()), ""])
+    lines = GOES_ON.join("\\\n".join(_lists(part, room)) for part in parts)
+    return "\n".join(["Made by", "", *(f"{BLOCK}{one}" for one in lines.splitlines()), ""])
+
+
+def _lists(part: str, room: int) -> Iterator[str]:
+    """A line in pieces of that room; a list is cut after commas, and goes on without a blank."""
+    while len(part) > room and "," in part[:room]:
+        cut = part.rindex(",", 0, room) + 1
+        yield part[:cut]
+        part = part[cut:]
+    yield part

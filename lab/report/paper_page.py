@@ -152,7 +152,7 @@ def cells(one: Found, many: bool) -> list[str]:
     paper = number(claim.value) + (f" to {number(claim.most)}" if claim.most else "")
     ours = "" if one.ours is None else (
         f"{number(one.ours)} [{number(one.least)}, {number(one.most)}]{unit}")
-    return [*[claim.workload] * many, str(claim.vms), claim.scheme, papers.over(claim),
+    return [*[claim.workload] * many, str(claim.vms), claim.scheme, claim.over,
             claim.measure, paper + unit, ours,
             "" if one.placebo is None else f"{100 * one.placebo:.1f} %", str(one.seeds),
             f"**{one.verdict}**"]

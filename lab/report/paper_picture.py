@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from lab.core.words import many
-from lab.plan import papers
 from lab.report import drawing
 from lab.report.paper_page import Reproduction, all_found, is_ratio
 from lab.report.reproduction import Found
@@ -49,7 +48,7 @@ def label(one: Found) -> str:
     """Of a claim's row: its load, and which scheme over which."""
     claim = one.claim
     what = claim.measure if claim.measure != "performance" else claim.workload or claim.measure
-    return f"{what}, {many(claim.vms, 'VM')}: {claim.scheme} over {papers.over(claim)}"
+    return f"{what}, {many(claim.vms, 'VM')}: {claim.scheme} over {claim.over}"
 
 
 def _row(axes: Axes, place: int, one: Found) -> None:

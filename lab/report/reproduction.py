@@ -226,12 +226,9 @@ def _found(claim: Claim, workload: str, summary: Summary) -> Found:
     known = {one.name: one for one in summary.results.manifest.workloads}
     if workload not in known or claim.vms not in summary.results.manifest.vms:
         return Found(claim, None, 0, 0, None, 0, "not played")
-    measure = MEASURES[claim.measure]
 
-    def values(scheme: str, vms: int) -> Values:
-        runs = summary.results.of(scheme, workload, vms)
-        return {(run.run.boot, run.run.rep): value for run in runs
-                if (value := measure(run)) is not None}
+    def values(label: str, vms: int) -> Values:
+        return _values(summary, claim.measure, label, workload, vms)
 
     better = known[workload].better if claim.measure == "performance" else "lower"
     far = [off for vms in {claim.vms, claim.other_vms}
@@ -241,20 +238,24 @@ def _found(claim: Claim, workload: str, summary: Summary) -> Found:
     share = claim.vms / claim.other_vms if claim.measure == "performance" else 1.0
     own = {unit: value / share if better == "lower" else value * share
            for unit, value in values(claim.scheme, claim.vms).items()}
-    one = judged(claim, own, others, better, max(far, default=None),
-                 alike)
+    one = judged(claim, own, others, better, max(far, default=None), alike)
     return _evenly(one, workload, summary) if claim.measure == "uneven" else one
+
+
+def _values(summary: Summary, measure: Measure, label: str, workload: str, vms: int) -> Values:
+    """Of a scheme's valid runs."""
+    runs = summary.results.of(label, workload, vms)
+    return {(run.run.boot, run.run.rep): value for run in runs
+            if (value := MEASURES[measure](run)) is not None}
 
 
 def _evenly(one: Found, workload: str, summary: Summary) -> Found:
     """Even CPU times say something where as much was lent, and stock's own are even."""
-    manifest = summary.results.manifest
-
     def middle(measure: Measure, label: str) -> float:
-        runs = summary.results.of(label, workload, one.claim.vms)
-        known = [value for run in runs if (value := MEASURES[measure](run)) is not None]
-        return stats.median(known) or 0.0
+        known = _values(summary, measure, label, workload, one.claim.vms)
+        return stats.median([*known.values()]) or 0.0
 
+    manifest = summary.results.manifest
     stock = max(middle("uneven", label)
                 for label in (manifest.baseline, *placebo.labels(manifest)))
     blind = stock >= EVEN or middle("lent", one.claim.scheme) < EVEN
