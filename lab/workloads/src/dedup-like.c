@@ -3,10 +3,10 @@
  * A pipeline of threads that maps, fills and unmaps memory, after what PARSEC's
  * dedup does. One thread reads chunks, each into memory fresh from the kernel.
  * The threads of the next stage fingerprint them and drop those whose like came
- * before. Those of another stage compress the rest into fresh memory and give the
- * chunk's own back. One thread writes the result out and gives that back. So memory
- * is mapped by one thread, read by others and unmapped by yet another, and every
- * unmapping has to reach the TLBs of the CPUs where those run.
+ * before. Those of another stage compress the rest into fresh memory, in one pass or
+ * several, and give the chunk's own back. One thread writes the result out and gives
+ * that back. So memory is mapped by one thread, read by others and unmapped by yet
+ * another, and every unmapping has to reach the TLBs of the CPUs where those run.
  *
  * Each thread stays on one CPU, those of a stage on one after the other: threads
  * that often wait for each other are gathered on one CPU by the scheduler,
@@ -22,7 +22,7 @@
 
 #include "common.h"
 
-#define USAGE		"[-c CHUNKS] [-s BYTES] [-t THREADS]"
+#define USAGE		"[-c CHUNKS] [-s BYTES] [-t THREADS] [-w PASSES]"
 #define BLOCKS		64		/* prepared, chunks are made of them */
 #define RUN		4		/* equal words in a row */
 #define REPEATS		4		/* one chunk in so many is like an earlier one */
@@ -32,6 +32,7 @@
 #define MAX_CHUNKS	10000000
 #define MAX_BYTES	(4ul << 20)
 #define MAX_THREADS	1024		/* of a stage */
+#define MAX_PASSES	100000
 #define MAX_MEMORY	(1ul << 30)	/* of all chunks on their way */
 
 struct chunk {
@@ -60,6 +61,7 @@ struct bucket {
 static unsigned long chunk_count = 4000;
 static unsigned long bytes = 16 << 10;
 static unsigned long threads;		/* of each stage with several */
+static unsigned long passes = 1;	/* of a compressor over each chunk */
 
 static unsigned long word_count;	/* of a chunk */
 static struct chunk *chunks;
@@ -258,10 +260,10 @@ static void *deduplicate(void *unused)
 	return unused;
 }
 
-static void compress_one(struct chunk *chunk)
+/* Write @chunk as pairs to @pairs, and say how many words they are. */
+static unsigned long make_pairs(const struct chunk *chunk, uint64_t *pairs)
 {
-	unsigned long i, used = 0, most = bytes / sizeof(*chunk->pairs);
-	uint64_t *pairs = take_memory();
+	unsigned long i, used = 0, most = bytes / sizeof(*pairs);
 
 	for (i = 0; i < word_count; i++) {
 		if (used && pairs[used - 1] == chunk->words[i]) {
@@ -274,12 +276,23 @@ static void compress_one(struct chunk *chunk)
 		pairs[used++] = 1;
 		pairs[used++] = chunk->words[i];
 	}
+	return used;
+}
+
+static void compress_one(struct chunk *chunk)
+{
+	uint64_t *pairs = take_memory();
+	unsigned long i;
+
+	for (i = 0; i < passes; i++) {
+		chunk->pairs_used = make_pairs(chunk, pairs);
+		__asm__ volatile("" : : "r" (pairs) : "memory");	/* no pass is left out */
+	}
 #ifdef CORRUPT_CHUNK	/* for the test of the check */
 	if (!chunk->content)
-		pairs[used - 1] ^= 1;
+		pairs[chunk->pairs_used - 1] ^= 1;
 #endif
 	chunk->pairs = pairs;
-	chunk->pairs_used = used;
 	give_back(chunk->words);
 }
 
@@ -338,7 +351,7 @@ static void read_options(int argc, char **argv)
 	threads = 2 * online_cpus();
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
-	while ((option = getopt(argc, argv, ":c:s:t:")) != -1) {
+	while ((option = getopt(argc, argv, ":c:s:t:w:")) != -1) {
 		switch (option) {
 		case 'c':
 			chunk_count = whole_number(option, optarg, 1, MAX_CHUNKS);
@@ -348,6 +361,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 't':
 			threads = whole_number(option, optarg, 1, MAX_THREADS);
+			break;
+		case 'w':
+			passes = whole_number(option, optarg, 1, MAX_PASSES);
 			break;
 		default:
 			wrong_option(option, optopt, USAGE);

@@ -195,6 +195,16 @@ def test_dedup_maps_and_unmaps_every_chunk(build: Build) -> None:
     assert faults(build("dedup-like"), *options) > 8000 * 16
 
 
+def test_dedup_passes_take_time(build: Build) -> None:
+    program = build("dedup-like")
+
+    def spent(passes: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        good(program, "-t", "1", "-c", "500", "-w", passes)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    assert spent("4000") > 10 * max(spent("1"), 0.01)
+
+
 def test_dedup_finds_a_changed_chunk(build: Build) -> None:
     done = run(build("dedup-like", *userland.CC, "-DCORRUPT_CHUNK"), "-c", "100")
     assert (done.returncode, done.stdout) == (1, "")
@@ -203,7 +213,8 @@ def test_dedup_finds_a_changed_chunk(build: Build) -> None:
 
 @pytest.mark.parametrize(("options", "message"), [
     (("-c", "0"), "-c needs a whole number from 1"), (("-s", "31"), "-s needs a whole number from"),
-    (("-t", "0"), "-t needs a whole number from 1"), (("-x",), "there is no option -x"),
+    (("-t", "0"), "-t needs a whole number from 1"), (("-w", "0"), "-w needs a whole number"),
+    (("-x",), "there is no option -x"),
     (("-s", "4194304", "-t", "99"), "are more than 1024 MiB"), (("more",), "'more' is too much"),
 ])
 def test_dedup_wrong_options(build: Build, options: tuple[str, ...], message: str) -> None:

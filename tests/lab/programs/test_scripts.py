@@ -23,7 +23,8 @@ def test_commands_and_packages_are_in_the_guests() -> None:
     named = {name for command in commands for name in OWN.findall(command)}
     assert named == {file.stem for file in userland.PROGRAMS.glob("*.c")} != set()
     # What applications need is in guests of experiments that run them, not in all guests.
-    special = {load.name for load in config.experiments()["applications"].workloads}
+    special = {load.name for name in ("applications", "shoot4u-slowdown")
+               for load in config.experiments()[name].workloads}
     packages = {name for workload in workloads if workload.name not in special
                 for name in workload.packages}
     assert packages == set(userland.GUEST_PACKAGES)
