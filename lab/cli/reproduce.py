@@ -10,6 +10,7 @@ import click
 from lab.cli.options import QUIET, remembered_packages
 from lab.cli.params import DIRECTORY
 from lab.core import paths
+from lab.core.errors import UsageError
 from lab.core.model import Experiment
 from lab.core.progress import shown
 from lab.plan import machine_model, papers
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
               help="Hosts at a time; as many as there are CPUs unless told.")
 @click.option("--out", type=DIRECTORY, default=paths.ROOT / "results" / "papers",
               help="Where results and pages go; goes on where it is.  [default: results/papers]")
+@click.option("--row", "wanted", multiple=True, metavar="NAME",
+              help="Only this row, as table-1 or figures-1-and-7-a; may be repeated. The page keeps"
+                   " what it has of others.")
 @QUIET
 def reproduce(names: tuple[str, ...], quick: bool, seeds: int | None, machine: str,
-              jobs: int | None, out: Path) -> None:
+              jobs: int | None, out: Path, wanted: tuple[str, ...]) -> None:
     """Play what PAPERs claim, all of them unless named, in virtual time.
 
     Each gets a page, OUT/PAPER.md: the paper's numbers beside ours, confirmed or contradicted.
@@ -40,11 +44,15 @@ def reproduce(names: tuple[str, ...], quick: bool, seeds: int | None, machine: s
     from lab.run import records
 
     valid = True
+    if wanted and len(names) != 1:
+        raise UsageError("--row needs one paper, whose row it is.")
     for paper in [papers.load(name) for name in names or papers.names()]:
         folder = out / (f"{paper.name}-quick" if quick else paper.name)
-        plans = [(row, row.plan(quick, seeds or 0)) for row in paper.rows]
+        plans = [(row, row.plan(quick, seeds or 0)) for row in papers.pick_rows(paper, wanted)]
         rows = _played(paper.name, plans, folder, machine, jobs or 0)
         kept = paper_page.of(paper, rows, quick, ("./pvsync", *sys.argv[1:]))
+        if wanted and (folder / paper_page.FILE).exists():
+            kept = paper_page.joined(paper_page.read(folder / paper_page.FILE), kept)
         paper_page.keep(kept, folder)
         text = paper_page.page(kept)
         page = folder.with_suffix(".md")

@@ -6,6 +6,7 @@ of the lab; its claims are the numbers that the paper gives for it. Rows that no
 are in the file, too, with the reason.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -97,7 +98,7 @@ class Row:
 
     @property
     def folder(self) -> str:
-        """Of its results."""
+        """Of its results: its name in small letters, with dashes."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.name.lower()).split())
 
     def plan(self, quick: bool, seeds: int = 0) -> Experiment:
@@ -156,6 +157,13 @@ def load(name: str) -> Paper:
         for quick in (False, True):
             _check(row, row.plan(quick), quick, f"lab/papers/{name}.toml: {row.name}")
     return paper
+
+
+def pick_rows(paper: Paper, wanted: Iterable[str]) -> list[Row]:
+    """Rows by the names of their folders, all if none is named; UsageError for an unknown one."""
+    known = {row.folder: row for row in paper.rows}
+    return [config.pick(name, known, "row", f"lab/papers/{paper.name}.toml")
+            for name in wanted] or [*paper.rows]
 
 
 def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:

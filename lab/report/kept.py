@@ -64,7 +64,8 @@ def command(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _paper(file: Path) -> tuple[str, str, tuple[str, ...]]:
     found = paper_page.read(file)
-    return (jsonlines.as_json(replace(found, command=command(found.command))),
+    rows = tuple(replace(one, command=command(one.command)) for one in found.rows)
+    return (jsonlines.as_json(replace(found, command=command(found.command), rows=rows)),
             papers.load(found.paper).title, tuple(one.commit for one in found.rows))
 
 

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.plan import papers
@@ -29,6 +29,8 @@ class Played:
     setting: str
     """Guests, host, machine model and versions, as a sentence."""
     found: tuple[Found, ...]
+    command: tuple[str, ...] = ()
+    """What played it; empty where the paper's did."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,13 @@ def of(paper: Paper, rows: Iterable[tuple[Row, Summary]], quick: bool,
     return Reproduction(paper.name, quick, command, tuple(
         Played(row.name, summary.results.manifest.commit, _setting(summary),
                tuple(reproduction.found(row, summary, quick))) for row, summary in rows))
+
+
+def joined(earlier: Reproduction, rows: Reproduction) -> Reproduction:
+    """`earlier` with what was found of `rows` in place of what it had, made by their command."""
+    new = {one.row: replace(one, command=rows.command) for one in rows.rows}
+    old = {one.row: one for one in earlier.rows}
+    return replace(earlier, rows=tuple((old | new).values()))
 
 
 def _setting(summary: Summary) -> str:
@@ -118,8 +127,8 @@ def body(kept: Reproduction, paper: Paper | None = None, picture: str = "") -> s
 
 
 def _wrapped(line: str) -> str:
-    """Prose in lines of a width; a table's row stays one."""
-    if line.startswith(("|", "#")):
+    """Prose in lines of a width; a table's row stays one, and a block as it is."""
+    if line.startswith(("|", "#")) or "\n" in line:
         return line
     return markdown.wrapped(line, "  " if line.startswith("- ") else "")
 
@@ -134,7 +143,8 @@ def _section(row: Row, played: Played | None) -> list[str]:
             f" {claim.says}."
             for claim in (one.claim for one in played.found) if claim.says]
     return [*lines, *_table(row, played.found), "", *said, *[""] * bool(said),
-            *([f"Why: {row.reason}", ""] if row.reason else []), played.setting, ""]
+            *([f"Why: {row.reason}", ""] if row.reason else []), played.setting, "",
+            *([markdown.made_by(played.command), ""] if played.command else [])]
 
 
 def _table(row: Row, results: Sequence[Found]) -> list[str]:

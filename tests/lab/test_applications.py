@@ -42,11 +42,15 @@ def test_percentiles_are_nearest_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unit", "ms"), [("us", 0.0025), ("ms", 2.5), ("s", 2500)])
-def test_units_of_latencies(unit: str, ms: float, tmp_path: Path) -> None:
-    lines = f"  Latency Distribution\n     99%    2.50{unit}\n  100 requests in 2.00s, 1MB read\n"
-    assert figure("nginx-latency", shell_of("nginx-latency", lines, "awk", tmp_path)) == ms
+@pytest.mark.parametrize(("load", "share", "other"), [
+    ("nginx-latency", 99, 50), ("web-server-median", 50, 99), ("web-server-median-short", 50, 99)])
+def test_units_of_latencies(load: str, share: int, other: int, unit: str, ms: float,
+                            tmp_path: Path) -> None:
+    lines = (f"  Latency Distribution\n     {other}%    7.00ms\n     {share}%    2.50{unit}\n"
+             "  100 requests in 2.00s, 1MB read\n")
+    assert figure(load, shell_of(load, lines, "awk", tmp_path)) == ms
     for bad in (lines.replace("100 requests", "0 requests"), lines + "Non-2xx or 3xx: 1\n"):
-        assert figure("nginx-latency", shell_of("nginx-latency", bad, "awk", tmp_path)) is None
+        assert figure(load, shell_of(load, bad, "awk", tmp_path)) is None
 
 
 def test_rates_count_both_directions(tmp_path: Path) -> None:

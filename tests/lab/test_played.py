@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 from lab.cli import played
 from lab.cli.reproduce import reproduce
 from lab.cli.sensitivity import sensitivity_command
+from lab.core.errors import UsageError
 from lab.core.model import Experiment
 from lab.core.progress import Progress
 from lab.report import paper_page
@@ -67,7 +69,8 @@ def test_a_paper_is_reproduced(tmp_path: Path, calls: list[tuple[str, str]]) -> 
     """Rows with the same runs share them; the page is kept and shown."""
     done = called(reproduce, "shoot4u", "pmt", "--quick", "--out", str(tmp_path))
     assert [folder for folder, _model in calls] == [
-        "table-1", "table-1", "figure-5-a", "figure-5-b"], "figure 6 has the runs of table 1"
+        "table-1", "figure-6", "figures-1-and-7-a", "table-1", "figure-5-a", "figure-5-b"
+    ], "figure 3 of Shoot4U has the runs of table 1"
     assert done.exit_code == 0, done.output
     page = (tmp_path / "pmt-quick.md").read_text()
     assert page in done.output and "| 2 | pmt | ticket | performance | 3.89 | 2.0" in page
@@ -75,6 +78,39 @@ def test_a_paper_is_reproduced(tmp_path: Path, calls: list[tuple[str, str]]) -> 
     called(reproduce, "pmt", "--quick", "--seeds", "3", "--out", str(tmp_path / "more"))
     kept = paper_page.read(tmp_path / "more" / "pmt-quick" / paper_page.FILE)
     assert {one.seeds for row in kept.rows for one in row.found if one.ours} == {3}
+
+
+def test_a_single_row(tmp_path: Path, calls: list[tuple[str, str]],
+                      monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is played alone, and named with its command; the page keeps what it has of others."""
+    told = ["pmt", "--quick", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["pvsync", "reproduce", *told])
+    called(reproduce, *told, "--row", "figure-5-a")
+    assert [folder for folder, _model in calls] == ["figure-5-a"]
+    assert (tmp_path / "pmt-quick.md").read_text().count("Not made in this run.") == 2
+    called(reproduce, *told)
+    calls.clear()
+    whole = paper_page.read(tmp_path / "pmt-quick" / paper_page.FILE)
+    again = [*told, "--row", "table-1", "--seeds", "3"]
+    monkeypatch.setattr("sys.argv", ["pvsync", "reproduce", *again])
+    called(reproduce, *again)
+    assert [folder for folder, _model in calls] == ["table-1"]
+    kept = paper_page.read(tmp_path / "pmt-quick" / paper_page.FILE)
+    assert [one.row for one in kept.rows] == [one.row for one in whole.rows]
+    assert kept.rows[1:] == whole.rows[1:] and kept.command == whole.command
+    assert kept.rows[0].command == ("./pvsync", "reproduce", *again)
+    page = (tmp_path / "pmt-quick.md").read_text()
+    assert page.count("\n    ./pvsync reproduce pmt --quick") == 1, "a block, as it is long"
+    assert page.count("--row") == 1 and "Not made in this run." not in page
+
+
+def test_rows_that_are_not_there(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+    for names, row, said in ((("pmt",), "table-11", "no row 'table-11', did you mean 'table-1'?"),
+                             (("pmt", "ecs"), "table-1", "needs one paper"),
+                             ((), "table-1", "needs one paper")):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            called(reproduce, *names, "--row", row, "--out", str(tmp_path))
+    assert not calls
 
 
 def test_runs_that_are_missing_are_told(tmp_path: Path, calls: list[tuple[str, str]],
@@ -93,8 +129,6 @@ def test_runs_that_are_missing_are_told(tmp_path: Path, calls: list[tuple[str, s
 
 
 def test_an_unknown_paper(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
-    from lab.core.errors import UsageError
-
     with pytest.raises(UsageError, match="no paper 'ptm'"):
         called(reproduce, "ptm", "--out", str(tmp_path))
     assert not calls

@@ -244,15 +244,18 @@ def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
     rows = [(row, summarize(load(Synthetic(SCHEMES, reps=2, boots=1).write(
         tmp_path / row.folder)))) for row in paper.rows[1:2]]
     told = ("./pvsync", "reproduce", "pmt", "--out", "/x/y")
-    paper_page.keep(paper_page.of(paper, rows, False, told), tmp_path)
+    kept = paper_page.of(paper, rows, False, told)
+    paper_page.keep(paper_page.joined(kept, kept), tmp_path)
     assert {file.name for file in published.publish(tmp_path, "pmt", folder)} == {
         "pmt.json", "paper-pmt.svg", "paper-pmt.md", "README.md", "claims.md"}
     picture = (folder / "paper-pmt.svg").read_text()
     assert "3 VMs: pv-pmt over ticket" in picture and "the paper" in picture
     assert "waiters" not in picture  # of table 1: a share is no ratio
     page = (folder / "paper-pmt.md").read_text()
-    assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`." in page
+    assert f"# {paper.title}\n" in page and "Made by `./pvsync reproduce pmt`.\n" in page
+    assert "Made by `./pvsync reproduce pmt`\n" in page, "of the row that was played alone"
     assert "](paper-pmt.svg)" in page
+    assert "/x/y" not in page
     assert "/x/y" not in (folder / "data" / "papers" / "pmt.json").read_text()
     assert "| [pmt](paper-pmt.md) | 7 confirmed, 1 cannot tell | whole loads |" in (
         folder / "README.md").read_text()
