@@ -6,26 +6,22 @@ was at, which another one makes again; a unit that fails so many times is kept w
 When the scheduler is lost all stops, and the same command goes on with what was not kept.
 """
 
-import inspect
 import math
-import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
 from distributed import Client, Future, KilledWorker
 
-from lab.core import content
 from lab.core.errors import LabError
 from lab.core.progress import Progress, Stage
 from lab.core.words import many
-from lab.sweep import worker
-from lab.sweep.artifacts import Artifact, send
+from lab.sweep.artifacts import Artifact
+from lab.sweep.byvalue import ByValue
 from lab.sweep.model import Unit
+from lab.sweep.supply import Supplies
 
 POLL_S = 0.05
 LOOK_S = 2.0
@@ -42,26 +38,17 @@ Answer = dict[str, Any]
 Play = Callable[[dict[str, Any]], Answer]
 
 
-class ByValue:
-    """A function of a module that a worker need not have: it travels with all of that module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, *args: Any) -> Any:
-        return self._function(*args)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        module = inspect.getmodule(self._function)
-        cloudpickle.register_pickle_by_value(module)
-        try:
-            return pickle.loads, (cloudpickle.dumps(self._function),)
-        finally:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
 class Lost(LabError):
     """The scheduler does not answer any more."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A unit is to be made once more."""
+
+    worker: str = ""
+    """Which one could not for want of artifacts, if that was why."""
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -95,24 +82,30 @@ class Job:
         """All units, each to its row; raises Lost, and OSError when the disk is full."""
         waiting = deque((unit, 0) for unit in units)
         flying: dict[Future[Any], tuple[Unit, int]] = {}
+        supplies = Supplies[tuple[Unit, int]](self.client, self.artifacts, self.progress,
+                                              self._check)
         looked, slots = 0.0, 0
         try:
-            while waiting or flying:
+            while waiting or flying or supplies:
                 self._check()
+                waiting.extend(supplies.over())
                 if time.monotonic() - looked > LOOK_S:
                     looked, slots = time.monotonic(), self._threads()
                     self._look(looked, slots)
                     stage.text(self.tell() if slots else "no worker is there yet")
                 # One for each thread: a unit that waits at a worker that dies would be blamed, too.
-                while waiting and len(flying) < max(1, slots):
+                while waiting and len(flying) + len(supplies) < max(1, slots):
                     unit, tried = waiting.popleft()
                     flying[self._submit(unit, tried)] = unit, tried
                 over = [one for one in flying if one.status != "pending"]
                 for future in over:
                     unit, tried = flying.pop(future)
-                    if not self._took(future, unit):
+                    if again := self._took(future, unit):
                         if tried <= MOST_TRIES:
-                            waiting.append((unit, tried + 1))
+                            if again.worker:
+                                supplies.ask(again.worker, again.lacks, (unit, tried + 1))
+                            else:
+                                waiting.append((unit, tried + 1))
                             continue
                         self.fail(unit, "no worker was there for long enough, or could be given"
                                   " what it needs")
@@ -124,6 +117,8 @@ class Job:
             if self.client.status == "running":
                 self.client.cancel(list(flying))  # type: ignore[no-untyped-call]
             raise
+        finally:
+            supplies.close()
 
     def _look(self, now: float, slots: int) -> None:
         """Have lost workers started anew, and tell where there are none."""
@@ -157,58 +152,29 @@ class Job:
         return self.client.submit(
             ByValue(self.play), self.task(unit), key=key, retries=self.retries, pure=False)
 
-    def _took(self, future: Future[Any], unit: Unit) -> bool:
-        """Keep what came of it; false when it is to be made once more."""
+    def _took(self, future: Future[Any], unit: Unit) -> Again | None:
+        """Keep what came of it, unless it is to be made once more."""
         if future.status == "error":
             error = future.exception()  # type: ignore[no-untyped-call]
             self._blamed[unit.key] += 1
             if isinstance(error, KilledWorker) and self._blamed[unit.key] <= self.retries:
-                return False  # maybe it was another one's fault on that worker
+                return Again()  # maybe it was another one's fault on that worker
             self.progress.say(f"a unit of {many(len(unit.runs), 'run')} failed: {_short(error)}")
             self.fail(unit, _short(error))
-            return True
+            return None
         if future.status != "finished":  # cancelled, or lost with the scheduler
             time.sleep(POLL_S)
             self._check()
-            return False
+            return Again()
         try:
             answer: Answer = future.result()
         except Exception:  # its worker died with it: whatever that is called
             self._check()
-            return False
+            return Again()
         if "lacks" in answer:
-            self._supply(answer["worker"], answer["lacks"])
-            return False
+            return Again(answer["worker"], tuple(answer["lacks"]))
         self.keep(unit, answer)
-        return True
-
-    def _supply(self, address: str, names: Sequence[str]) -> None:
-        """Send artifacts to a worker, unless another one of its machine has them by now."""
-        def call(function: Callable[..., Any], *args: Any) -> Any:
-            try:
-                return self.client.run(
-                    ByValue(function), *args, workers=[address])[address]
-            except (OSError, KeyError, ValueError):  # it is gone: another one makes the unit
-                self._check()
-                raise Gone from None
-        for one in self.artifacts:
-            try:
-                if one.name in names and not call(worker.place, asdict(one)):
-                    self.progress.say(f"sending {one.name}, {_size(Path(one.path))}, to {address}")
-                    send(asdict(one), {worker.INSIDE: Path(one.path)},
-                         lambda *args: str(call(worker.receive, *args)))
-            except Gone:
-                return
-
-
-class Gone(Exception):
-    """A worker is not there any more."""
-
-
-def _size(path: Path) -> str:
-    """Of a file or a folder."""
-    inside = content.files_below(path) if path.is_dir() else [""]
-    return f"{sum((path / one).stat().st_size for one in inside) / 1e6:.1f} MB"
+        return None
 
 
 def _short(error: BaseException | None) -> str:

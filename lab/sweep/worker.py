@@ -62,7 +62,7 @@ def place(artifact: dict[str, Any]) -> str:
 def receive(artifact: dict[str, Any], chunk: bytes, offset: int, last: bool) -> str:
     """Take a piece of an artifact's tar file; after the last one it is unpacked, or refused."""
     final = kept(artifact["digest"]).parent
-    parcel = cache() / "tmp" / f"{final.name}-{os.getpid()}.tar"
+    parcel = cache() / "tmp" / f"{final.name}-{socket.gethostname()}-{os.getpid()}.tar"
     with parcel.open("r+b" if offset else "wb") as out:
         out.seek(offset)
         out.write(chunk)
@@ -75,9 +75,12 @@ def receive(artifact: dict[str, Any], chunk: bytes, offset: int, last: bool) -> 
                 return "it arrived damaged"
         with tarfile.open(parcel) as tar:
             tar.extractall(unpacked, filter="data")
-        if not final.exists():
-            os.sync()  # what has its final name is never looked at again
+        os.sync()  # what has its final name is never looked at again
+        try:
             unpacked.rename(final)
+        except OSError:
+            if not final.exists():  # else another machine that has this folder was first
+                raise
     finally:
         parcel.unlink(missing_ok=True)
         shutil.rmtree(unpacked, ignore_errors=True)
