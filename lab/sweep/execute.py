@@ -77,6 +77,8 @@ class Job:
     _seen: float = field(default_factory=time.monotonic)
     """When there was a worker, or the user was told that there is none."""
     _hindered: str = ""
+    _given: int = 0
+    """Units that were handed out, so that each has a key of its own, also one that waited."""
 
     def make(self, units: Sequence[Unit], stage: Stage) -> None:
         """All units, each to its row; raises Lost, and OSError when the disk is full."""
@@ -84,26 +86,31 @@ class Job:
         flying: dict[Future[Any], tuple[Unit, int]] = {}
         supplies = Supplies[tuple[Unit, int]](self.client, self.artifacts, self.progress,
                                               self._check)
-        looked, slots = 0.0, 0
+        looked, threads = 0.0, dict[str, int]()
         try:
             while waiting or flying or supplies:
                 self._check()
-                waiting.extend(supplies.over())
+                # To wait for a supply that came is no try.
+                waiting.extend((unit, tried + (not good))
+                               for (unit, tried), good in supplies.over())
                 if time.monotonic() - looked > LOOK_S:
-                    looked, slots = time.monotonic(), self._threads()
-                    self._look(looked, slots)
-                    stage.text(self.tell() if slots else "no worker is there yet")
+                    looked, threads = time.monotonic(), self._look()
+                    stage.text(self.tell() if threads else "no worker is there yet")
+                    supplies.possible(threads)
+                ready = supplies.ready(threads)
                 # One for each thread: a unit that waits at a worker that dies would be blamed, too.
-                while waiting and len(flying) + len(supplies) < max(1, slots):
+                room = sum(threads[one] for one in ready) or not threads
+                while waiting and len(flying) < room:
                     unit, tried = waiting.popleft()
-                    flying[self._submit(unit, tried)] = unit, tried
+                    some = ready if len(ready) < len(threads) else ()
+                    flying[self._submit(unit, some)] = unit, tried
                 over = [one for one in flying if one.status != "pending"]
                 for future in over:
                     unit, tried = flying.pop(future)
                     if again := self._took(future, unit):
                         if tried <= MOST_TRIES:
                             if again.worker:
-                                supplies.ask(again.worker, again.lacks, (unit, tried + 1))
+                                supplies.ask(again.worker, again.lacks, (unit, tried))
                             else:
                                 waiting.append((unit, tried + 1))
                             continue
@@ -120,37 +127,43 @@ class Job:
         finally:
             supplies.close()
 
-    def _look(self, now: float, slots: int) -> None:
-        """Have lost workers started anew, and tell where there are none."""
+    def _look(self) -> dict[str, int]:
+        """Threads of each worker; lost ones are started anew, and the user is told of none."""
+        now, threads = time.monotonic(), self._threads()
         if now - self._renewed > RENEW_S:
             hindered = self.renew()
             self._renewed = time.monotonic()
             if hindered and hindered != self._hindered:
                 self._hindered = hindered
                 self.progress.say(f"a worker could not be started anew: {hindered}")
-        if slots:
+        if threads:
             self._seen = now
         elif now - self._seen > NOBODY_S:
             self._seen = math.inf
             self.progress.say(f"no worker is there for {NOBODY_S:.0f} s: maybe the cluster has no"
                               " room, or its workers end at once; its queue and their logs tell")
+        return threads
 
     def _check(self) -> None:
         if self.client.status != "running":
             raise Lost("the scheduler is lost: what was finished is kept, and the same command"
                        " goes on from there")
 
-    def _threads(self) -> int:
+    def _threads(self) -> dict[str, int]:
+        """Of each worker."""
         try:
-            return sum(self.client.nthreads().values())  # type: ignore[no-untyped-call]
+            return dict(self.client.nthreads())  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError):
             self._check()
-            return 0
+            return {}
 
-    def _submit(self, unit: Unit, tried: int) -> Future[Any]:
-        key = f"unit-{unit.key}" + (f"-{tried}" if tried else "")
+    def _submit(self, unit: Unit, workers: Sequence[str]) -> Future[Any]:
+        """To one of these workers, to any if none is named, or when they are gone."""
+        self._given += 1
         return self.client.submit(
-            ByValue(self.play), self.task(unit), key=key, retries=self.retries, pure=False)
+            ByValue(self.play), self.task(unit), key=f"unit-{unit.key}-{self._given}",
+            retries=self.retries, pure=False, workers=[*workers] or None,
+            allow_other_workers=bool(workers))
 
     def _took(self, future: Future[Any], unit: Unit) -> Again | None:
         """Keep what came of it, unless it is to be made once more."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Brings artifacts to the workers that lack them, to several machines at a time.
 
-A machine gets one after the other, so that its workers, which share a cache, get each once.
+Workers of a machine are supplied one after the other: most share a cache, and get each once.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from distributed import Client
 
 from lab.core import content
+from lab.core.errors import LabError
 from lab.core.progress import Progress
 from lab.sweep import worker
 from lab.sweep.artifacts import Artifact, send
@@ -34,34 +36,64 @@ class Supplies(Generic[T]):
         self._client, self._artifacts = client, artifacts
         self._progress, self._check = progress, check
         self._pool = ThreadPoolExecutor(MACHINES, "supply")
-        self._going: dict[str, Future[None]] = {}
+        self._going: dict[str, tuple[str, Future[bool]]] = {}
+        """Of each machine the worker that is supplied."""
+        self._next = defaultdict[str, deque[tuple[str, Sequence[str]]]](deque)
+        """Of each machine the workers that come after it, and what they lack."""
         self._waiting: dict[str, list[T]] = {}
+        self._supplied = Counter[str]()
+        self._useless = set[str]()
 
     def __len__(self) -> int:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
     def ask(self, address: str, names: Sequence[str], waits: T) -> None:
-        """Bring artifacts to a worker, unless something is on its way to its machine already."""
-        machine = urlsplit(address).hostname or address
-        self._waiting.setdefault(machine, []).append(waits)
-        if machine not in self._going:
-            self._going[machine] = self._pool.submit(self._bring, address, [*names])
+        """Bring artifacts to a worker, unless they are on their way already."""
+        if address not in self._waiting:
+            self._next[_machine(address)].append((address, names))
+        self._waiting.setdefault(address, []).append(waits)
+        self._begin(_machine(address))
 
-    def over(self) -> list[T]:
-        """What need not wait any more; raises what ended a supply otherwise than well."""
-        found = list[T]()
-        for machine in [name for name, going in self._going.items() if going.done()]:
-            self._going.pop(machine).result()
-            found += self._waiting.pop(machine)
+    def over(self) -> list[tuple[T, bool]]:
+        """What need not wait any more, and whether its worker got what it had not had before.
+
+        Raises what ended a supply otherwise.
+        """
+        found = list[tuple[T, bool]]()
+        done = [name for name, (_address, going) in self._going.items() if going.done()]
+        for machine in done:
+            address, going = self._going.pop(machine)
+            good = going.result() and not self._supplied[address]
+            self._supplied[address] += 1
+            found += [(one, good) for one in self._waiting.pop(address)]
+            self._begin(machine)
         return found
+
+    def ready(self, workers: Iterable[str]) -> list[str]:
+        """Those of these workers whose machines wait for nothing, and that can be supplied."""
+        return [one for one in workers
+                if _machine(one) not in self._going and one not in self._useless]
+
+    def possible(self, workers: Collection[str]) -> None:
+        """LabError when none of these workers could keep what it was sent."""
+        if workers and self._useless.issuperset(workers):
+            raise LabError("no worker can keep what units need, for the reasons above")
 
     def close(self) -> None:
         """Begin no other supply; one that is under way ends by itself."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _bring(self, address: str, names: Sequence[str]) -> None:
-        """Send artifacts to a worker, unless another one of its machine has them by now."""
+    def _begin(self, machine: str) -> None:
+        if machine not in self._going and self._next[machine]:
+            address, names = self._next[machine].popleft()
+            self._going[machine] = address, self._pool.submit(self._bring, address, names)
+
+    def _bring(self, address: str, names: Sequence[str]) -> bool:
+        """Send artifacts to a worker, unless another one of its machine has them by now.
+
+        False when it is gone, or cannot keep them.
+        """
         def call(function: Callable[..., Any], *args: Any) -> Any:
             try:
                 return self._client.run(
@@ -69,15 +101,25 @@ class Supplies(Generic[T]):
             except (OSError, KeyError, ValueError):  # it is gone: another one makes the unit
                 self._check()
                 raise Gone from None
-        for one in self._artifacts:
-            try:
+        try:
+            for one in self._artifacts:
                 if one.name in names and not call(worker.place, asdict(one)):
                     self._progress.say(
                         f"sending {one.name}, {_size(Path(one.path))}, to {address}")
                     send(asdict(one), {worker.INSIDE: Path(one.path)},
                          lambda *args: str(call(worker.receive, *args)))
-            except Gone:
-                return
+        except Gone:
+            return False
+        except LabError as error:
+            self._check()
+            self._useless.add(address)
+            self._progress.say(f"{address} gets no units: {error}")
+            return False
+        return True
+
+
+def _machine(address: str) -> str:
+    return urlsplit(address).hostname or address
 
 
 class Gone(Exception):
