@@ -48,11 +48,13 @@ def reproduce(names: tuple[str, ...], quick: bool, seeds: int | None, machine: s
         raise UsageError("--row needs one paper, whose row it is.")
     for paper in [papers.load(name) for name in names or papers.names()]:
         folder = out / (f"{paper.name}-quick" if quick else paper.name)
-        plans = [(row, row.plan(quick, seeds or 0)) for row in papers.pick_rows(paper, wanted)]
-        rows = _played(paper.name, plans, folder, machine, jobs or 0)
+        had = folder / paper_page.FILE
+        earlier = paper_page.read(had) if wanted and had.exists() else None
+        plans = {row.name: row.plan(quick, seeds or 0) for row in paper.rows}
+        rows = _played(paper, papers.pick_rows(paper, wanted), plans, folder, machine, jobs or 0)
         kept = paper_page.of(paper, rows, quick, ("./pvsync", *sys.argv[1:]))
-        if wanted and (folder / paper_page.FILE).exists():
-            kept = paper_page.joined(paper_page.read(folder / paper_page.FILE), kept)
+        if earlier:
+            kept = paper_page.joined(earlier, kept, paper)
         paper_page.keep(kept, folder)
         text = paper_page.page(kept)
         page = folder.with_suffix(".md")
@@ -64,20 +66,20 @@ def reproduce(names: tuple[str, ...], quick: bool, seeds: int | None, machine: s
         sys.exit(1)
 
 
-def _played(name: str, plans: list[tuple[papers.Row, Experiment]], folder: Path, machine: str,
-            jobs: int) -> list[tuple[papers.Row, "Summary"]]:
-    """Each row with its results; rows of one experiment have the same."""
+def _played(paper: papers.Paper, wanted: list[papers.Row], plans: dict[str, Experiment],
+            folder: Path, machine: str, jobs: int) -> list[tuple[papers.Row, "Summary"]]:
+    """Rows with their results; rows of one experiment share those of the paper's first such one."""
     from lab.cli.played import play
 
     rows: list[tuple[papers.Row, Summary]] = []
-    made: list[tuple[Experiment, Summary]] = []
+    made: dict[str, Summary] = {}
     with shown() as progress:
-        for row, plan in plans:
-            summary = next((one for other, one in made if other == plan), None)
-            if summary is None:
-                progress.say(f"{name}, {row.name}: {plan.name}")
-                summary = play(plan, folder / row.folder, machine, jobs,
-                               remembered_packages(None), progress)
-                made.append((plan, summary))
-            rows.append((row, summary))
+        for row in wanted:
+            plan = plans[row.name]
+            place = next(one.folder for one in paper.rows if plans[one.name] == plan)
+            if place not in made:
+                progress.say(f"{paper.name}, {row.name}: {plan.name}")
+                made[place] = play(plan, folder / place, machine, jobs,
+                                   remembered_packages(None), progress)
+            rows.append((row, made[place]))
     return rows

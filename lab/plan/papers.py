@@ -43,7 +43,7 @@ class Claim:
     workload: str = ""
     """Of the row's, where it has several."""
     most: float = 0.0
-    """Of a share, the upper end where the paper gives a range from `value` on; 0 without."""
+    """The upper end where the paper gives a range from `value` on; 0 without."""
     says: str = ""
     """The paper's own wording, where the number stands for a sentence."""
     against_vms: int = 0
@@ -97,6 +97,11 @@ class Row:
     """Tie vCPU i of each guest to CPU i."""
 
     @property
+    def first(self) -> str:
+        """The workload of a claim that names none."""
+        return next(iter(self.workloads))
+
+    @property
     def folder(self) -> str:
         """Of its results: its name in small letters, with dashes."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.name.lower()).split())
@@ -116,7 +121,7 @@ class Row:
 
     def played(self, claim: Claim, quick: bool) -> str:
         """The workload that a claim is about, as it is played; "" when it is not."""
-        name = claim.workload or next(iter(self.workloads))
+        name = claim.workload or self.first
         return self.workloads[name] if quick else name
 
 
@@ -162,8 +167,8 @@ def load(name: str) -> Paper:
 def pick_rows(paper: Paper, wanted: Iterable[str]) -> list[Row]:
     """Rows by the names of their folders, all if none is named; UsageError for an unknown one."""
     known = {row.folder: row for row in paper.rows}
-    return [config.pick(name, known, "row", f"lab/papers/{paper.name}.toml")
-            for name in wanted] or [*paper.rows]
+    picked = [config.pick(name, known, "row", f"lab/papers/{paper.name}.toml") for name in wanted]
+    return [row for row in paper.rows if row in picked or not picked]
 
 
 def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:
@@ -181,6 +186,8 @@ def _check(row: Row, plan: Experiment, quick: bool, where: str) -> None:
         if (claim.measure in SHARES) == bool(claim.against):
             raise UsageError(f"{where}: {claim.measure} of {claim.scheme}: 'against' is for"
                              " ratios, and they need it.")
+        if claim.against and claim.most and not 1 < claim.value <= claim.most:
+            raise UsageError(f"{where}: {claim.scheme}: a ratio's range is above 1, and rises.")
         if claim.against_vms and not claim.against:
             raise UsageError(f"{where}: {claim.scheme}: 'against_vms' needs 'against'.")
         if (claim.against, claim.other_vms) == (claim.scheme, claim.vms):

@@ -45,6 +45,6 @@ def _of_paper(paper: Paper, found: Reproduction | None) -> Iterator[str]:
 def _of_row(row: Row, played: Played) -> Iterator[Sequence[str]]:
     head = row.name
     for one in played.found:
-        claim = replace(one.claim, workload=one.claim.workload or next(iter(row.workloads)))
+        claim = replace(one.claim, workload=one.claim.workload or played.workload or row.first)
         yield head, *paper_page.cells(replace(one, claim=claim), True)
         head = ""

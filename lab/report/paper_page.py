@@ -31,6 +31,11 @@ class Played:
     found: tuple[Found, ...]
     command: tuple[str, ...] = ()
     """What played it; empty where the paper's did."""
+    about: str = ""
+    differs: str = ""
+    """What the row was when it was played; the first of them is empty in older records."""
+    workload: str = ""
+    """What a claim is about that names none."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,19 @@ def of(paper: Paper, rows: Iterable[tuple[Row, Summary]], quick: bool,
     """Judge each claim by the results of its row."""
     return Reproduction(paper.name, quick, command, tuple(
         Played(row.name, summary.results.manifest.commit, _setting(summary),
-               tuple(reproduction.found(row, summary, quick))) for row, summary in rows))
+               tuple(reproduction.found(row, summary, quick)), about=row.about,
+               differs=row.differs, workload=row.first) for row, summary in rows))
 
 
-def joined(earlier: Reproduction, rows: Reproduction) -> Reproduction:
-    """`earlier` with what was found of `rows` in place of what it had, made by their command."""
+def joined(earlier: Reproduction, rows: Reproduction, paper: Paper) -> Reproduction:
+    """`earlier` with what was found of `rows` in place of what it had, made by their command.
+
+    Rows that the paper has no more are left out.
+    """
     new = {one.row: replace(one, command=rows.command) for one in rows.rows}
-    old = {one.row: one for one in earlier.rows}
-    return replace(earlier, rows=tuple((old | new).values()))
+    known = {one.row: one for one in earlier.rows} | new
+    return replace(earlier, rows=tuple(
+        known[row.name] for row in paper.rows if row.name in known))
 
 
 def _setting(summary: Summary) -> str:
@@ -134,21 +144,23 @@ def _wrapped(line: str) -> str:
 
 
 def _section(row: Row, played: Played | None) -> list[str]:
-    lines = [f"## {row.name}", "", f"{row.about[0].upper()}{row.about[1:]}.", ""]
-    if row.differs:
-        lines += [f"Otherwise than in the paper: {row.differs}.", ""]
+    about, differs = ((played.about, played.differs) if played and played.about
+                      else (row.about, row.differs))
+    lines = [f"## {row.name}", "", f"{about[0].upper()}{about[1:]}.", ""]
+    if differs:
+        lines += [f"Otherwise than in the paper: {differs}.", ""]
     if played is None:
         return [*lines, "Not made in this run.", ""]
     said = [f"- {claim.scheme} at {claim.vms} VM{'s' * (claim.vms > 1)}, in the paper's words:"
             f" {claim.says}."
             for claim in (one.claim for one in played.found) if claim.says]
-    return [*lines, *_table(row, played.found), "", *said, *[""] * bool(said),
+    return [*lines, *_table(played.found), "", *said, *[""] * bool(said),
             *([f"Why: {row.reason}", ""] if row.reason else []), played.setting, "",
             *([markdown.made_by(played.command), ""] if played.command else [])]
 
 
-def _table(row: Row, results: Sequence[Found]) -> list[str]:
-    many = len(row.workloads) > 1
+def _table(results: Sequence[Found]) -> list[str]:
+    many = len({one.claim.workload for one in results}) > 1
     heads = [*["workload"] * many, "VMs", "scheme", "over", "what", "paper", "ours", "placebo",
              "seeds", "verdict"]
     return [f"| {' | '.join(cells)} |" for cells in (

@@ -190,7 +190,7 @@ def judged(claim: Claim, own: Values, other_values: Values, better: Better,
                    or (min(turned), max(turned)))
     seeds = min(len(ours), len(others))
     return Found(claim, ratio, least, most, placebo, seeds,
-                 _verdict(claim.value, ratio, least, most, placebo or 0.0)
+                 _verdict(claim, ratio, least, most, placebo or 0.0)
                  if seeds >= FEWEST else "too few seeds")
 
 
@@ -201,7 +201,8 @@ def _near(ours: float, least: float, most: float) -> bool:
         abs(ours - bound) <= POINTS and bound / 2 <= ours <= 2 * bound)
 
 
-def _verdict(paper: float, ours: float, least: float, most: float, placebo: float) -> Verdict:
+def _verdict(claim: Claim, ours: float, least: float, most: float, placebo: float) -> Verdict:
+    paper, end = claim.value, claim.most or claim.value
     margin = 1 + max(LEAST, placebo)
     shown = 1 if least > 1 and ours > margin else -1 if most < 1 and ours < 1 / margin else 0
     said = 0 if abs(paper - 1) <= ALIKE + 1e-9 else 1 if paper > 1 else -1
@@ -213,8 +214,8 @@ def _verdict(paper: float, ours: float, least: float, most: float, placebo: floa
         return "cannot tell" if room >= math.exp(abs(math.log(paper)) / 2) else "no difference"
     if shown != said:
         return "contradicted"
-    size = math.log(ours) / math.log(paper)
-    return "smaller" if size < 1 / 2 else "larger" if size > 2 else "confirmed"
+    sizes = sorted(math.log(ours) / math.log(one) for one in (paper, end))
+    return "smaller" if sizes[1] < 1 / 2 else "larger" if sizes[0] > 2 else "confirmed"
 
 
 def found(row: Row, summary: Summary, quick: bool) -> list[Found]:

@@ -103,6 +103,17 @@ def test_verdicts(paper: float, ours: tuple[float, ...], others: tuple[float, ..
     assert found.least <= (found.ours or 0) <= found.most
 
 
+@pytest.mark.parametrize(("ours", "verdict"), [
+    (1.04, "smaller"), (1.06, "confirmed"), (1.3, "confirmed"), (1.9, "confirmed"),
+    (1.95, "larger")])
+def test_a_range_of_ratios(ours: float, verdict: Verdict) -> None:
+    """Between the least's square root and the most's square."""
+    claim = replace(FASTER, value=1.105, most=1.387)
+    found = reproduction.judged(claim, by_seed((1.0, 1.001)), by_seed((ours, 1.001 * ours)),
+                                "lower", 0.0)
+    assert found.verdict == verdict
+
+
 @pytest.mark.parametrize(("paper", "most", "values", "verdict"), [
     (88.5, 0, (88.0, 92.0), "confirmed"), (88.5, 0, (70.0,), "differs"),
     (88.5, 0, (), "not played"),

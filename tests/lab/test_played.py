@@ -17,6 +17,7 @@ from lab.cli.sensitivity import sensitivity_command
 from lab.core.errors import UsageError
 from lab.core.model import Experiment
 from lab.core.progress import Progress
+from lab.plan import papers
 from lab.report import paper_page
 from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, Synthetic
@@ -102,6 +103,26 @@ def test_a_single_row(tmp_path: Path, calls: list[tuple[str, str]],
     page = (tmp_path / "pmt-quick.md").read_text()
     assert page.count("\n    ./pvsync reproduce pmt --quick") == 1, "a block, as it is long"
     assert page.count("--row") == 1 and "Not made in this run." not in page
+    calls.clear()
+    called(reproduce, "shoot4u", "--quick", "--row", "figure-3", "--out", str(tmp_path))
+    assert [folder for folder, _model in calls] == ["table-1"], "its runs are those of figure 3"
+
+
+def test_rows_that_are_joined(tmp_path: Path, calls: list[tuple[str, str]]) -> None:
+    """They are in the paper's order, each once; one that the paper has no more is left out."""
+    paper = papers.load("pmt")
+    table, a, b = paper.rows
+    assert papers.pick_rows(paper, [b.folder, table.folder, b.folder]) == [table, b]
+    called(reproduce, "pmt", "--quick", "--out", str(tmp_path))
+    whole = paper_page.read(tmp_path / "pmt-quick" / paper_page.FILE)
+    one = replace(whole, rows=whole.rows[:1], command=("again",))
+    dead = replace(whole.rows[0], row="Table 9")
+    kept = paper_page.joined(replace(whole, rows=(dead, *whole.rows[1:])), one, paper)
+    assert [row.row for row in kept.rows] == [table.name, a.name, b.name]
+    assert [row.command for row in kept.rows] == [("again",), (), ()]
+    changed = replace(table, about="something else", differs="of everything")
+    page = paper_page.page(kept, replace(paper, rows=(changed, a, b)))
+    assert "omething else" not in page, "a row says what it was when it was played"
 
 
 def test_rows_that_are_not_there(tmp_path: Path, calls: list[tuple[str, str]]) -> None:

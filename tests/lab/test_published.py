@@ -245,7 +245,7 @@ def test_a_paper_and_a_sensitivity(folder: Path, tmp_path: Path) -> None:
         tmp_path / row.folder)))) for row in paper.rows[1:2]]
     told = ("./pvsync", "reproduce", "pmt", "--out", "/x/y")
     kept = paper_page.of(paper, rows, False, told)
-    paper_page.keep(paper_page.joined(kept, kept), tmp_path)
+    paper_page.keep(paper_page.joined(kept, kept, paper), tmp_path)
     assert {file.name for file in published.publish(tmp_path, "pmt", folder)} == {
         "pmt.json", "paper-pmt.svg", "paper-pmt.md", "README.md", "claims.md"}
     picture = (folder / "paper-pmt.svg").read_text()
