@@ -41,9 +41,10 @@ POINTS = 10.0
 """Per cents that are this near to each other can be the same, see `_near`."""
 MEANING: dict[Verdict, str] = {
     "confirmed": "shown in the paper's direction, and between the square root and the square of its"
-                 " ratio. Where the paper has no difference none is shown, and range and placebo"
-                 f" are within {NONE:g} times. Per cents are within {POINTS:g} points and a factor"
-                 " of 2, or both below 1",
+                 " ratio; of a range, the root of its least and the square of its most. Where the"
+                 " paper has no difference none is shown, and range and placebo are within"
+                 f" {NONE:g} times. Per cents are within {POINTS:g} points and a factor of 2, or"
+                 " both below 1",
     "smaller": "shown in the paper's direction, by less than the square root of its ratio",
     "larger": "shown in the paper's direction, by more than the square of its ratio",
     "contradicted": "shown in the other direction, or a difference where the paper has none",
