@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Papers: their files, and what is made of their claims."""
 
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 from lab.core.errors import UsageError
 from lab.plan import papers
 from lab.plan.papers import Claim, Paper, Row
-from lab.report import paper_page, reproduction
+from lab.report import paper_page, paper_picture, reproduction
 from lab.report.reproduction import Verdict
 from lab.report.summary import Summary, load, summarize
 from tests.lab.synthetic import HACKBENCH, Counted, Synthetic
@@ -188,3 +189,9 @@ def test_a_page(tmp_path: Path) -> None:
     assert "| 2 | pmt | ticket | performance | 4.00 |" in text and "Why: it was measured." in text
     assert "Not made in this run." in text
     assert all(len(line) <= 100 or line.startswith("|") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("span", [2, 10, 11, 1000, 3e3, 4e3, 1e7])
+def test_numbers_of_an_axis_do_not_run_into_each_other(span: float) -> None:
+    """There is room for a dozen."""
+    assert 2 <= len(paper_picture.marks(span)) * math.log10(span) + 1 <= 12
