@@ -93,7 +93,7 @@ def stream(members: Mapping[str, Path]) -> Iterator[bytes]:
 
 def send(told: dict[str, Any], members: Mapping[str, Path],
          put: Callable[[dict[str, Any], bytes, int, bool], str]) -> None:
-    """Bring an artifact to a worker through `put`, which is `worker.receive` there.
+    """Bring an artifact to a worker through `put`, such as `worker.receive`.
 
     `told` names its digest. Raises LabError when it was refused.
     """

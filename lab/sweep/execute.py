@@ -100,9 +100,9 @@ class Job:
                 ready = supplies.ready(threads)
                 # One for each thread: a unit that waits at a worker that dies would be blamed, too.
                 room = sum(threads[one] for one in ready) or not threads
+                some = ready if len(ready) < len(threads) else ()
                 while waiting and len(flying) < room:
                     unit, tried = waiting.popleft()
-                    some = ready if len(ready) < len(threads) else ()
                     flying[self._submit(unit, some)] = unit, tried
                 over = [one for one in flying if one.status != "pending"]
                 for future in over:

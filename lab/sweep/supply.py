@@ -42,7 +42,9 @@ class Supplies(Generic[T]):
         """Of each machine the workers that come after it, and what they lack."""
         self._waiting: dict[str, list[T]] = {}
         self._supplied = Counter[str]()
+        """How often each worker was supplied."""
         self._useless = set[str]()
+        """Workers that could not keep what they were sent."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -107,7 +109,7 @@ class Supplies(Generic[T]):
                     self._progress.say(
                         f"sending {one.name}, {_size(Path(one.path))}, to {address}")
                     send(asdict(one), {worker.INSIDE: Path(one.path)},
-                         lambda *args: str(call(worker.receive, *args)))
+                         lambda *args: str(call(worker.take, *args)))
         except Gone:
             return False
         except LabError as error:

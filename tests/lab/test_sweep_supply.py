@@ -160,7 +160,7 @@ def test_a_worker_that_cannot_keep_what_it_gets(
     said = sweeping.Said()
     made = supplies(Workers(), kernel, said)
     monkeypatch.setattr(socket, "gethostname", lambda: "one")
-    monkeypatch.setattr(worker, "_receive", full)
+    monkeypatch.setattr(worker, "receive", full)
     made.ask("tcp://one:1", ("kernel",), "a")
     assert all_over(made) == [("a", False)]
     assert made.ready(["tcp://one:1"]) == []
