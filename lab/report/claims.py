@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """All claims of all papers, from what is kept of papers that were reproduced."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +9,11 @@ from lab.plan import papers
 from lab.plan.papers import Paper, Row
 from lab.report import kept, markdown, paper_page
 from lab.report.paper_page import Played, Reproduction
-
-HEADS = ("row", "workload", "VMs", "scheme", "over", "what", "paper", "ours", "placebo", "seeds",
-         "verdict")
+from lab.report.reproduction import Found
 
 
 def block(data: Path, where: kept.Where) -> str:
-    """For each paper a table with a row for each claim, and a list of what is not made.
+    """For each row of each paper a table of its claims, and a list of what is not made.
 
     `data` is docs/results/data, `where` has the page of each paper.
     """
@@ -31,20 +29,18 @@ def block(data: Path, where: kept.Where) -> str:
 
 def _of_paper(paper: Paper, found: Reproduction | None) -> Iterator[str]:
     played = {one.row: one for one in found.rows} if found else {}
-    rows = [cells for row in paper.rows if row.name in played
-            for cells in _of_row(row, played[row.name])]
-    if rows:
-        table = HEADS, ("---",) * len(HEADS), *rows
-        yield "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+    for row in paper.rows:
+        if row.name in played:
+            yield f"**{row.name}**"
+            yield "\n".join(paper_page.table(_named(row, played[row.name]), True))
     left_out = [(row.name, "not run") for row in paper.rows if row.name not in played]
     left_out += [(one.name, one.why) for one in paper.missing]
     if left_out:
         yield markdown.items([f"{name}, not made: {why}." for name, why in left_out])
 
 
-def _of_row(row: Row, played: Played) -> Iterator[Sequence[str]]:
-    head = row.name
+def _named(row: Row, played: Played) -> Iterator[Found]:
+    """What was found of a row, each with the workload that it is about."""
     for one in played.found:
-        claim = replace(one.claim, workload=one.claim.workload or played.workload or row.first)
-        yield head, *paper_page.cells(replace(one, claim=claim), True)
-        head = ""
+        workload = one.claim.workload or played.workload or row.first
+        yield replace(one, claim=replace(one.claim, workload=workload))

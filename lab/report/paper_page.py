@@ -4,7 +4,7 @@
 `paper.json`, beside the results of a paper's rows, holds all that the page shows of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -154,13 +154,14 @@ def _section(row: Row, played: Played | None) -> list[str]:
     said = [f"- {claim.scheme} at {claim.vms} VM{'s' * (claim.vms > 1)}, in the paper's words:"
             f" {claim.says}."
             for claim in (one.claim for one in played.found) if claim.says]
-    return [*lines, *_table(played.found), "", *said, *[""] * bool(said),
+    many = len({one.claim.workload for one in played.found}) > 1
+    return [*lines, *table(played.found, many), "", *said, *[""] * bool(said),
             *([f"Why: {row.reason}", ""] if row.reason else []), played.setting, "",
             *([markdown.made_by(played.command), ""] if played.command else [])]
 
 
-def _table(results: Sequence[Found]) -> list[str]:
-    many = len({one.claim.workload for one in results}) > 1
+def table(results: Iterable[Found], many: bool) -> list[str]:
+    """Lines of a table of claims; `many` is whether it names their workloads."""
     heads = [*["workload"] * many, "VMs", "scheme", "over", "what", "paper", "ours", "placebo",
              "seeds", "verdict"]
     return [f"| {' | '.join(cells)} |" for cells in (

@@ -46,6 +46,7 @@ def test_each_paper_can_be_played(name: str) -> None:
     ('measure = "waiters"', 'measure = "waiters"\nagainst_vms = 1', "needs 'against'"),
     ('against = "ticket"', 'against = "ticket"\nagainst_vms = 9', "no cell with 9 VMs"),
     ('against = "ticket"', 'against = "pmt"', "pmt is compared with itself"),
+    ("value = 3.89", "value = 3.89\nmost = 2.0", "a ratio's range is above 1, and rises"),
     ("title", "tittle", "unknown key 'tittle'"),
 ])
 def test_a_wrong_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str,
